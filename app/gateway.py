@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -37,6 +37,7 @@ from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.base.endpoint import Endpoint
+from ..transports.base.tokens import TokensOf
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
@@ -136,6 +137,7 @@ async def running(
     log_server: Callable[[str, str], None] | None = None,
     names: SettingNames = KEYS,
     login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
+    tokens: Mapping[str, TokensOf] | None = None,
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -146,6 +148,7 @@ async def running(
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
         login_command: returns the words of the command that logs in at a server, from its id.
+        tokens: the tokens of servers, by id; None: those of the settings.
 
     Raises:
         StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
@@ -201,7 +204,7 @@ async def running(
             names=names,
         )
         stderr: dict[str, list[str]] = {}
-        logins = _logins(settings, login_command, link_key)
+        logins = None if tokens is not None else _logins(settings, login_command, link_key)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -210,7 +213,7 @@ async def running(
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
-            tokens={} if logins is None else logins.tokens,
+            tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)

@@ -36,7 +36,7 @@ from isthmus.app.config.file_settings import (
     SharedFolder,
     UploadConsumerAdapter,
 )
-from isthmus.app.config.login_settings import ClientCredentials, OAuth
+from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider, OAuth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.profile_settings import Profile, ProfileServer
 from isthmus.app.config.settings import (
@@ -88,6 +88,9 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].upstream": Upstream,
     "servers[].upstream.auth (type: oauth)": OAuth,
     "servers[].upstream.auth (type: client_credentials)": ClientCredentials,
+    "servers[].upstream.auth (type: exchange)": Exchange,
+    "servers[].upstream.auth (type: enterprise)": Enterprise,
+    "servers[].upstream.auth.provider": IdentityProvider,
     "servers[].access": Access,
     "servers[].access.tools.NAME": Rule,
     "servers[].access.prompts.NAME": Rule,

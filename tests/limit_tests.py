@@ -501,6 +501,13 @@ LIMIT_TESTS: Final = {
     "core/profiles/lists.py::KINDS_MAX": "core/profiles/test_lists.py::test_kinds_of_clients_are_bounded",
     "app/logins/callers.py::CALLERS_MAX": "app/logins/test_connect_pages.py::test_callers_are_bounded",
     "app/logins/connect_pages.py::VISITS_MAX": "app/logins/test_connect_pages.py::test_visits_are_bounded",
+    "app/logins/unattended.py::SUBJECT_MAX_BYTES": (
+        "app/logins/test_unattended.py::test_a_file_without_a_token_is_named"
+    ),
+    "app/logins/transfer.py::PASSPHRASE_MIN_CHARS": (
+        "app/logins/test_transfer.py::test_a_passphrase_that_is_too_short"
+    ),
+    "app/logins/transfer.py::EXPORT_MAX_BYTES": "app/logins/test_transfer.py::test_a_file_that_is_too_large",
     "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
     "core/access/gate.py::NAME_MAX_BYTES": ("core/access/test_gate.py::test_an_unusable_header_of_a_proxy_is_refused"),
     "core/access/json_web_tokens.py::TOKEN_MAX_CHARS": "core/access/test_json_web_tokens.py::test_a_token_is_bounded",

@@ -138,6 +138,7 @@ def parser() -> argparse.ArgumentParser:
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
     )
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    wrap.add_argument("--open", action="store_true", help="open a browser if the server wants a login; else none is")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(
         "--ca-file",
@@ -352,10 +353,21 @@ def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     usage = "isthmus logout [CONFIG] ID | isthmus logout URL"
     logout = add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
     logout.add_argument("--as", dest="caller", default="", metavar="CALLER", help=caller)
-    about = "Show the logins that are kept, and never a token."
-    auth = add("auth", parents=[shared], help=_as_help(about), usage="isthmus auth ls [--json]", description=about)
-    auth.add_argument("verb", choices=("ls",), help="list them")
-    auth.add_argument("--json", action="store_true", help=AS_JSON)
+    about = "Show the logins that are kept, and never a token; or move them to another machine."
+    usage = "isthmus auth ls [--json] | isthmus auth export FILE | isthmus auth import FILE"
+    auth = add("auth", parents=[shared], help=_as_help(about), usage=usage, description=about)
+    verbs = auth.add_subparsers(dest="verb", required=True, metavar="VERB", prog="isthmus auth", help="what to do")
+    about = "List the logins."
+    verbs.add_parser("ls", help=_as_help(about), description=about).add_argument(
+        "--json", action="store_true", help=AS_JSON
+    )
+    for name, about in (
+        ("export", "Move all logins into a new file, sealed with a passphrase."),
+        ("import", "Take the logins of such a file."),
+    ):
+        more = f"{about} The passphrase is that of ISTHMUS_EXPORT_KEY, or asked for on the terminal."
+        verb = verbs.add_parser(name, help=_as_help(about), description=more)
+        verb.add_argument("file", metavar="FILE", help="the file")
 
 
 def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:

@@ -119,7 +119,9 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         core = Core(max_request_bytes=options.max_request_bytes)
         settings = wrap.to_settings(options, upstream, id, core, is_inspected=True)
         is_lasting = options.storage is not None
-        return _run(partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting), if_stopped=DONE)
+        return _run(
+            partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting, opens=options.open), if_stopped=DONE
+        )
     host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -148,6 +150,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         is_quiet=options.quiet_start,
         token=token,
         names=OPTIONS,
+        login_of=partial(wrap.login_of, opens=options.open, is_stdio=False),
     )
     return _run(work, if_stopped=DONE)
 
@@ -189,12 +192,18 @@ async def _serve_http(
     is_quiet: bool,
     token: str = "",
     names: SettingNames = KEYS,
-    login_command: Callable[[str], tuple[str, ...]] | None = None,
+    login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
+    login_of: Callable[[Settings], wrap.WrapLogin] | None = None,
 ) -> int:
-    if login_command is None:
-        settings, login_command = await wrap.with_login(settings)
+    login = None if login_of is None else login_of(settings)
     async with running(
-        settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names, login_command=login_command
+        settings,
+        listen=True,
+        is_lasting=is_lasting,
+        trace_path=trace,
+        names=names,
+        login_command=login_command,
+        tokens=None if login is None else login.tokens,
     ) as service:
         if is_quiet:
             reports = [
@@ -208,19 +217,22 @@ async def _serve_http(
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
-        await return_free_memory()
+        async with anyio.create_task_group() as tasks:
+            if login is not None:
+                tasks.start_soon(login.open_browser)
+            await return_free_memory()
     return DONE
 
 
-async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
-    settings, login_command = await wrap.with_login(settings)
+async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, opens: bool) -> int:
+    login = wrap.login_of(settings, opens=opens, is_stdio=True)
     async with running(
         settings,
         listen=False,
         is_lasting=is_lasting,
         trace_path=trace,
         names=OPTIONS,
-        login_command=login_command,
+        tokens=login.tokens,
     ) as service:
         collect_rarely()
         is_stopping = anyio.Event()
@@ -228,6 +240,7 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_l
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             tasks.start_soon(return_free_memory)
+            tasks.start_soon(login.open_browser)
             opening = PipeOpening(server=service.server_ids[0])
             hub = service.hub
             await serve_pipe(
@@ -436,7 +449,7 @@ def _auth(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
     _no_command(command, "auth")
-    return _run(login.list_logins(options), if_stopped=FAILED)
+    return _run(login.look_after_logins(options), if_stopped=FAILED)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {

@@ -23,7 +23,7 @@ def open_given(options: argparse.Namespace) -> Source:
     path = config_path(options.config)
     if options.config is None and options.command != "check":  # which names the file anyway
         logs.say(f"no configuration given: {path} is taken")
-    return open_source(path, _given_inputs(options.input), _ask if _has_terminal() else None)
+    return open_source(path, _given_inputs(options.input), _ask if has_terminal() else None)
 
 
 def _given_inputs(pairs: list[str]) -> dict[str, str]:
@@ -37,7 +37,8 @@ def _given_inputs(pairs: list[str]) -> dict[str, str]:
     return given
 
 
-def _has_terminal() -> bool:
+def has_terminal() -> bool:
+    """True if a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_requestable
 from ..commands import logins
 from ..config.load import ConfigError, load
 from ..config.login_checks import http_url, logs_in_callers
-from ..config.login_settings import ClientCredentials
+from ..config.login_settings import OAuth
 from ..config.settings import Upstream
+from ..logins.person import How
 from ..runtime.signals import Stop
 from .arguments import config_path
+from .config_files import has_terminal
+
+PASSPHRASE_VARIABLE: Final = "ISTHMUS_EXPORT_KEY"
 
 Work = Callable[[Stop], Awaitable[int]]
 
@@ -25,15 +33,17 @@ def log_in(options: argparse.Namespace) -> Work:
         ConfigError: options contradict each other, or there is no such server.
     """
     upstream, scope = _upstream(options.target, options.caller), tuple(options.scope)
-    if isinstance(upstream.auth, ClientCredentials):
-        raise ConfigError("got a server with auth.type client_credentials, which needs no login of a person")
+    if not isinstance(upstream.auth, OAuth | None):
+        raise ConfigError(
+            f"got a server with auth.type {upstream.auth.__struct_config__.tag}, which needs no login of a person"
+        )
     if any(split_scope(each) != (each,) for each in scope):
         raise ConfigError("got --scope with other text, expected one scope; for more, write it again")
     if options.device and (options.paste or options.port is not None):
         raise ConfigError("got --device with --paste or --port, expected it alone: it opens no page")
     if options.port is not None and not 1 <= options.port <= 65535:
         raise ConfigError(f"got --port {options.port}, expected 1 to 65535")
-    how = logins.How(
+    how = How(
         scope=scope,
         port=options.port,
         opens=not options.no_browser,
@@ -64,12 +74,37 @@ def log_out(options: argparse.Namespace) -> Work:
     return work
 
 
-def list_logins(options: argparse.Namespace) -> Work:
+def look_after_logins(options: argparse.Namespace) -> Work:
+    """Returns what `isthmus auth` does with all logins.
+
+    Raises:
+        ConfigError: there is no passphrase.
+    """
+    passphrase = "" if options.verb == "ls" else _passphrase(is_new=options.verb == "export")
+
     async def work(stop: Stop) -> int:
-        await logins.list_logins(as_json=options.json)
+        if options.verb == "ls":
+            await logins.list_logins(as_json=options.json)
+        elif options.verb == "export":
+            await logins.export_all(options.file, passphrase)
+        else:
+            await logins.import_all(options.file, passphrase)
         return 0
 
     return work
+
+
+def _passphrase(*, is_new: bool) -> str:
+    """Returns the passphrase of the environment, else that which a person types: a new one twice."""
+    given = os.environ.get(PASSPHRASE_VARIABLE, "")
+    if given:
+        return given
+    if not has_terminal():
+        raise ConfigError(f"there is no terminal to ask for a passphrase on: set {PASSPHRASE_VARIABLE}")
+    typed = getpass.getpass("passphrase: ", sys.stderr)
+    if is_new and getpass.getpass("the same again: ", sys.stderr) != typed:
+        raise ConfigError("got two different passphrases, expected the same twice")
+    return typed
 
 
 def _upstream(target: list[str], caller: str) -> Upstream:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import anyio.lowlevel
 import msgspec
 
+from ...transports.base.tokens import TokensOf
 from ..base import logs
 from ..config.load import ConfigError
-from ..config.login_settings import OAuth
 from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
 from ..config.value_checks import check_selection
 
@@ -65,32 +67,52 @@ def to_settings(
         artifact_roots=roots,
         unix_socket=unix_socket,
     )
+    if options.open and not may_log_in(server):
+        raise ConfigError("got --open with what no login is for, expected it with a URL alone")
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
     return Settings(core=core, storage=storage, servers=(server,))
 
 
-async def with_login(settings: Settings) -> tuple[Settings, Callable[[str], tuple[str, ...]]]:
-    """Returns the settings with the login that a person has made at the URL, if there is one, and what makes one.
+class WrapLogin(NamedTuple):
+    """The login at the wrapped server. `open_browser` opens one once requests want a login, and then returns."""
 
-    Headers of the options take precedence over a login.
+    tokens: Mapping[str, TokensOf]
+    open_browser: Callable[[], Coroutine[Any, Any, None]]
+
+
+def login_of(settings: Settings, *, opens: bool, is_stdio: bool) -> WrapLogin:
+    """Returns the login at the wrapped server; without tokens if it can have none.
+
+    Args:
+        opens: a browser may be opened.
+        is_stdio: the client is on stdio, and waits for a login in progress.
     """
     server = settings.servers[0]
-    upstream = server.upstream
-    url = upstream.url or ""
-    sets = [*upstream.headers, *(sent for _, sent in upstream.passes)]
-    is_open = server.inspect and not any(name.lower() == "authorization" for name in sets)
-    if url.startswith(("http", "sse+", "ws")) and is_open:
-        from ..logins.records import is_logged_in  # late: a command has no login
-        from ..logins.store import CredentialStore, StoreError, default_folder
+    if not may_log_in(server):
+        return WrapLogin({}, anyio.lowlevel.checkpoint)
+    from ..logins.store import CredentialStore, default_folder  # late: a command has no login
+    from ..logins.wrapped import HOLD_S, Opener, WrapTokens
 
-        folder = default_folder()
-        try:
-            if os.path.isdir(folder) and await is_logged_in(CredentialStore(folder), upstream):
-                upstream = msgspec.structs.replace(upstream, auth=OAuth())
-                server = msgspec.structs.replace(server, upstream=upstream)
-        except StoreError as error:
-            logs.say(f"the logins cannot be used: {error}")
-    return msgspec.structs.replace(settings, servers=(server,)), lambda _: ("isthmus", "login", url)
+    store = CredentialStore(default_folder())
+    opener = Opener(server.upstream, store, logs.say) if opens else None
+    tokens = WrapTokens(
+        server.id,
+        server.upstream,
+        store,
+        ("isthmus", "login", server.upstream.url or ""),
+        holds_s=HOLD_S if is_stdio else 0.0,
+        say=logs.say,
+        opener=opener,
+    )
+    return WrapLogin({server.id: lambda _: tokens}, anyio.lowlevel.checkpoint if opener is None else opener.run)
+
+
+def may_log_in(server: Server) -> bool:
+    """True if a login may be used at a server: it has a URL, and the options set no `Authorization`."""
+    upstream = server.upstream
+    sets = [*upstream.headers, *(sent for _, sent in upstream.passes)]
+    is_free = server.inspect and not any(name.lower() == "authorization" for name in sets)
+    return is_free and (upstream.url or "").startswith(("http", "sse+", "ws"))
 
 
 def _artifact_roots(options: argparse.Namespace) -> tuple[str, ...]:

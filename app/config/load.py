@@ -21,6 +21,7 @@ from .dialects.keys import KEYS
 from .dialects.recognition import Recognized, recognize
 from .dialects.surroundings import Input, Surroundings
 from .documents import MalformedDocument, Reader, parse
+from .login_settings import ClientCredentials, Enterprise, Exchange
 from .remote_mcp_adapter_schema import AdapterFile
 from .rusted_tools import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
 from .settings import Server, Settings
@@ -281,13 +282,18 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             cwd = absolute(cwd)
         if ca_file is not None:
             ca_file = absolute(ca_file)
+        auth = upstream.auth
+        if isinstance(auth, ClientCredentials) and auth.private_key is not None:
+            auth = msgspec.structs.replace(auth, private_key=absolute(auth.private_key))
+        elif isinstance(auth, Exchange | Enterprise) and auth.subject_token_file is not None:
+            auth = msgspec.structs.replace(auth, subject_token_file=absolute(auth.subject_token_file))
         url, transport = upstream.url, upstream.transport
         if url is not None:
             url, transport = settle(url, transport)
         return msgspec.structs.replace(
             server,
             upstream=msgspec.structs.replace(
-                upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
+                upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport, auth=auth
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
             hard_linked_roots=tuple(map(absolute, server.hard_linked_roots)),

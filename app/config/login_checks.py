@@ -10,7 +10,7 @@ from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_issuer, is_requestable
 from ..base.problem import Problem
 from .access_settings import Auth
-from .login_settings import ClientCredentials, OAuth
+from .login_settings import ClientCredentials, Enterprise, Exchange, Login, OAuth
 from .settings import Server, Upstream
 from .value_checks import check_path
 
@@ -47,6 +47,11 @@ def check_auth(key: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[
         yield Problem(f"{at}.issuer", "the https:// URL of an authorization server, without query")
     if auth.resource not in ("auto", "none") and ":" not in auth.resource:
         yield Problem(f"{at}.resource", "auto, none or a URI")
+    yield from _check_kind(at, auth)
+
+
+def _check_kind(at: str, auth: Login) -> Iterator[Problem]:
+    """Checks what only one type of login has."""
     if isinstance(auth, ClientCredentials):
         if (auth.client_secret is None) == (auth.private_key is None):
             yield Problem(at, "one of client_secret and private_key", "neither or both")
@@ -54,6 +59,15 @@ def check_auth(key: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[
             yield Problem(f"{at}.algorithm", f"one of {', '.join(ALGORITHMS)}")
         if auth.private_key is not None:
             yield from check_path(f"{at}.private_key", auth.private_key)
+    elif isinstance(auth, Exchange | Enterprise):
+        if (auth.subject_token is None) == (auth.subject_token_file is None):
+            yield Problem(at, "one of subject_token and subject_token_file", "neither or both")
+        elif auth.subject_token is not None and not auth.subject_token.strip():
+            yield Problem(f"{at}.subject_token", "a token", "got an empty one")
+        if auth.subject_token_file is not None:
+            yield from check_path(f"{at}.subject_token_file", auth.subject_token_file)
+        if isinstance(auth, Enterprise) and not is_issuer(auth.provider.issuer):
+            yield Problem(f"{at}.provider.issuer", "the https:// URL of an identity provider, without query")
     elif auth.client_secret is not None and not auth.client_id:
         yield Problem(f"{at}.client_secret", "client_secret beside client_id only")
 

@@ -13,6 +13,7 @@ _RESOURCE = (
     "The resource parameter (RFC 8707): auto is the server's identifier, none sends none, as Entra ID wants it; "
     "or a URI."
 )
+_SUBJECT_FILE = "Path of the token to exchange. The file is read anew for each exchange, as platforms renew it."
 _ISSUER = "The authorization server. Null: the one that the server's metadata names."
 
 
@@ -64,5 +65,60 @@ class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return f"ClientCredentials(client_id={self.client_id!r}, scope={self.scope!r}, …)"
 
 
+class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exchange"):
+    """A login with a token that the platform gives the proxy: the authorization server exchanges it (RFC 8693)."""
+
+    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
+    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
+    subject_token: Annotated[
+        str | None, about("The token to exchange, better as ${NAME}. Either this or the file.")
+    ] = None
+    subject_token_type: Annotated[
+        Literal["access_token", "id_token", "jwt"], about("What the token to exchange is, as in RFC 8693, 3.")
+    ] = "access_token"
+    scope: Annotated[Texts, about(_SCOPE)] = ()
+    resource: Annotated[str, about(_RESOURCE)] = "auto"
+    issuer: Annotated[str | None, about(_ISSUER)] = None
+
+    def __repr__(self) -> str:
+        return f"Exchange(client_id={self.client_id!r}, scope={self.scope!r}, …)"
+
+
+class IdentityProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The identity provider of an enterprise."""
+
+    issuer: Annotated[str, about("Its issuer.")]
+    client_id: Annotated[str, about("The client that is registered there.")]
+    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. null: it has none.")] = None
+
+    def __repr__(self) -> str:
+        return f"IdentityProvider(issuer={self.issuer!r}, client_id={self.client_id!r}, …)"
+
+
+class Enterprise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="enterprise"):
+    """A login that the identity provider of an enterprise allows (enterprise-managed authorization).
+
+    The provider exchanges an ID token for a grant (ID-JAG), and the server's authorization server gives a token for it.
+    """
+
+    client_id: Annotated[str, about("The client that is registered at the server's authorization server.")]
+    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    provider: IdentityProvider
+    subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
+    subject_token: Annotated[
+        str | None, about("The ID token to exchange, better as ${NAME}. Either this or the file.")
+    ] = None
+    scope: Annotated[Texts, about(_SCOPE)] = ()
+    resource: Annotated[str, about(_RESOURCE)] = "auto"
+    issuer: Annotated[str | None, about(_ISSUER)] = None
+
+    def __repr__(self) -> str:
+        return f"Enterprise(client_id={self.client_id!r}, scope={self.scope!r}, …)"
+
+
+Unattended = ClientCredentials | Exchange | Enterprise
+"""The logins without a person."""
+
 # In an annotation of its own, so that a union with None keeps it in one piece.
-Login = Annotated[OAuth | ClientCredentials, about("A login at a server.")]
+Login = Annotated[OAuth | ClientCredentials | Exchange | Enterprise, about("A login at a server.")]

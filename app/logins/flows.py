@@ -14,6 +14,7 @@ from ...core.wire.http.url import parse_url
 from ...transports import web_fetch
 from ...transports.web_fetch import FetchSettings
 from ..config.login_checks import http_url
+from ..config.login_settings import Enterprise
 from ..config.settings import Upstream
 
 T = TypeVar("T")
@@ -25,14 +26,15 @@ Showing = Callable[[ShowCode], Awaitable[None]]
 def fetch_settings_of(upstream: Upstream) -> FetchSettings:
     """Returns the settings of requests for a login at a server.
 
-    The server and the authorization server that the configuration names may be at any address. What they name may be on
-    loopback if the server is.
+    The server and the authorization servers that the configuration names may be at any address. What they name may be
+    on loopback if the server is.
     """
     assert upstream.url is not None
     url = http_url(upstream.url)
     issuer = None if upstream.auth is None else upstream.auth.issuer
+    provider = upstream.auth.provider.issuer if isinstance(upstream.auth, Enterprise) else None
     return FetchSettings(
-        origins=frozenset(origin_of(each) for each in (url, issuer) if each),
+        origins=frozenset(origin_of(each) for each in (url, issuer, provider) if each),
         allows_loopback=is_loopback_name(parse_url(url).host),
         ca_file=upstream.ca_file,
         proxy=upstream.proxy,

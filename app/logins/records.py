@@ -8,9 +8,10 @@ from ...core.logins.credentials import Record, decode_record, encode_record, rec
 from ...core.logins.login import LoginSettings
 from ...core.logins.metadata import resource_of
 from ...core.logins.registration import ClientSettings
-from ...core.logins.requests import Login, Registration
+from ...core.logins.requests import Login as Made
+from ...core.logins.requests import Registration
 from ..config.login_checks import http_url
-from ..config.login_settings import ClientCredentials, OAuth
+from ..config.login_settings import Login, OAuth
 from ..config.settings import Upstream
 from .store import CredentialStore, ListedRecord, LoginKey
 
@@ -43,7 +44,7 @@ def login_settings_of(upstream: Upstream, client_issuer: str = "") -> LoginSetti
     return LoginSettings(http_url(upstream.url), client, auth.scope, auth.resource, auth.issuer or "")
 
 
-def client_of(auth: OAuth | ClientCredentials | None) -> str:
+def client_of(auth: Login | None) -> str:
     """Returns the client of a key: the id of the configuration, or "" if the proxy registers itself."""
     return "" if auth is None else auth.client_id or ""
 
@@ -93,7 +94,7 @@ def read_all(listed: list[ListedRecord]) -> list[Kept]:
 
 
 async def keep(
-    store: CredentialStore, upstream: Upstream, login: Login, principal: str, now: float
+    store: CredentialStore, upstream: Upstream, login: Made, principal: str, now: float
 ) -> tuple[LoginKey, Record]:
     """Puts a login into the store.
 

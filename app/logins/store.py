@@ -27,7 +27,15 @@ import msgspec
 
 from .sealing import Cipher, StoreError, UnreadableRecord, load_cipher, sync_folder
 
-__all__ = ["CredentialStore", "HeldRecord", "ListedRecord", "LoginKey", "StoreError", "UnreadableRecord"]
+__all__ = [
+    "CredentialStore",
+    "HeldRecord",
+    "ListedRecord",
+    "LoginKey",
+    "RecordLocked",
+    "StoreError",
+    "UnreadableRecord",
+]
 
 RECORD_MAX_BYTES: Final = 256 * 1024
 """The largest record: some tokens, each of which came in a response of 64 KiB at most."""
@@ -80,6 +88,10 @@ class _Content(msgspec.Struct, frozen=True):
     record: bytes
 
 
+class RecordLocked(StoreError):
+    """Raised when another process has held the lock of a record for too long."""
+
+
 class CredentialStore:
     """The records in one folder, which is made with the first of them.
 
@@ -108,24 +120,37 @@ class CredentialStore:
         return await self._in_thread(partial(self._read, key))
 
     @asynccontextmanager
-    async def lock(self, key: LoginKey) -> AsyncIterator[HeldRecord]:
+    async def lock(self, key: LoginKey, *, timeout_s: float | None = None) -> AsyncIterator[HeldRecord]:
         """Locks a record, for other processes and within this one, until the context is left.
 
+        Args:
+            timeout_s: seconds to wait for it; None: `lock_timeout_s`.
+
         Raises:
-            StoreError: another holds it for longer than `lock_timeout_s`, or the folder cannot be used.
+            RecordLocked: another has held it for that long.
+            StoreError: the folder cannot be used.
         """
+        wait_s = self._lock_timeout_s if timeout_s is None else timeout_s
         path = os.path.join(self.folder, key.name + ".lock")
         lock = await self._in_thread(partial(self._open_lock, path))
         try:
-            with anyio.move_on_after(self._lock_timeout_s) as limit:
+            with anyio.move_on_after(wait_s) as limit:
                 while not _try_lock(lock):  # noqa: ASYNC110 - a thread that waits cannot be cancelled
                     await anyio.sleep(LOCK_POLL_S)
             if limit.cancelled_caught:
-                seen = f"another process has been logging in or refreshing for {self._lock_timeout_s:g} s"
-                raise StoreError(f"{seen}: end the one that has {path} open")
+                seen = f"another process has been logging in or refreshing for {wait_s:g} s"
+                raise RecordLocked(f"{seen}: end the one that has {path} open")
             yield HeldRecord(self, key)
         finally:
             os.close(lock)
+
+    async def is_locked(self, key: LoginKey) -> bool:
+        """True if a process holds the lock of a record.
+
+        Raises:
+            StoreError: the folder cannot be used.
+        """
+        return await self._in_thread(partial(self._is_locked, os.path.join(self.folder, key.name + ".lock")))
 
     async def records(self) -> list[ListedRecord]:
         """Lists all records, `RECORDS_MAX` at most, and with them those that cannot be read.
@@ -239,6 +264,16 @@ class CredentialStore:
         if mode & 0o077:
             seen = f"{self.folder} is open to others (mode {mode:04o})"
             raise StoreError(f"{seen}, expected 0700: chmod 700 {self.folder}")
+
+    def _is_locked(self, path: str) -> bool:
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _try_lock(lock)
+        finally:
+            os.close(lock)
 
     def _open_lock(self, path: str) -> int:
         self._make_folder()

@@ -32,17 +32,16 @@ from ...core.logins.credentials import (
     record_of,
     renew,
 )
-from ...core.logins.grants import log_in_client
 from ...core.logins.metadata import resource_of
 from ...core.logins.requests import Fetch, Fetched, FetchFailed, LoginFailed
 from ...core.logins.step_up import StepUps
-from ...core.logins.token_requests import Sign
 from ...transports.base.tokens import LoginWanted, UpstreamTokens
-from ..config.login_settings import ClientCredentials, OAuth
+from ..config.login_settings import OAuth, Unattended
 from ..config.settings import Upstream
 from .flows import carry_out, fetch, fetch_settings_of
 from .records import client_of, key_of, login_settings_of, records_of
 from .store import CredentialStore, HeldRecord, StoreError
+from .unattended import flow_of
 
 _SCHEME: Final = b"Bearer "
 LISTED_AFTER_S: Final = 1.0
@@ -291,7 +290,7 @@ class PersonTokens(_Tokens):
 
 
 class ClientTokens(_Tokens):
-    """The tokens that the proxy gets as itself, with the secret or the key of its client."""
+    """The tokens that the proxy gets as itself: with the secret or the key of its client, or for another token."""
 
     def __init__(self, name: str, upstream: Upstream, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(name, upstream, can_log_in=True, clock=clock)
@@ -320,11 +319,9 @@ class ClientTokens(_Tokens):
 
     async def _log_in(self) -> Record:
         auth, now = self._upstream.auth, self._clock()
-        assert isinstance(auth, ClientCredentials)
+        assert isinstance(auth, Unattended)
         settings = login_settings_of(self._upstream)
-        flow = log_in_client(
-            settings, self._challenge, entropy=os.urandom, now=now, sign=await signer_of(auth), earlier=self._earlier
-        )
+        flow = await flow_of(auth, settings, self._challenge, now=now, earlier=self._earlier)
         login = await carry_out(flow, self._fetch_settings)
         self._earlier = login.scope
         return record_of(login, resource_of(settings.url), now)
@@ -352,28 +349,6 @@ class ClientTokens(_Tokens):
     def _wanted(self, answer: LogIn) -> LoginWanted:
         text = f"{self._name}: {answer.reason or self._reason or 'there is no token'}"
         return LoginWanted(text, msgspec.json.encode({"server": self._name}))
-
-
-async def signer_of(auth: ClientCredentials) -> Sign | None:
-    """Returns a function that signs with the private key of a client; None if it has none.
-
-    Raises:
-        LoginFailed: the key cannot be used.
-    """
-    path = auth.private_key
-    if path is None:
-        return None
-    import jwt  # late: only these logins need it
-
-    try:
-        pem = await anyio.Path(path).read_bytes()
-        algorithm = jwt.get_algorithm_by_name(auth.algorithm)
-        key = algorithm.prepare_key(pem)
-    except OSError as error:
-        raise LoginFailed(f"cannot read private_key {path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError):
-        raise LoginFailed(f"private_key {path} is no PEM of a private key for {auth.algorithm}") from None
-    return lambda claims: jwt.encode(dict(claims), key, algorithm=auth.algorithm)
 
 
 def tokens_of(name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]) -> UpstreamTokens:

@@ -108,9 +108,12 @@ def find_server(issuer: str) -> Generator[Fetch, Fetched | FetchFailed, Authoriz
         if found is None:
             seen.append(_show(url, reply))
         elif found.issuer != issuer:
+            # The SDK for Python 1.x adds a slash to what it was told, and the URL of the metadata is the same.
+            is_near = found.issuer.rstrip("/") == issuer.rstrip("/")
+            remedy = f"have the server corrected{f', or set issuer: {show_url(found.issuer)}' if is_near else ''}"
             raise LoginFailed(
                 f"the metadata of the authorization server {show_url(issuer)} is of {show_url(found.issuer)}, "
-                f"expected the same text; have the server corrected"
+                f"expected the same text; {remedy}"
             )
         else:
             return found

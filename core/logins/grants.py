@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from .challenges import BearerChallenge
+from .discovery import find_server
 from .login import Entropy, LoginSettings, find_login, select_scope
-from .metadata import AuthorizationServer
-from .registration import register_by_hand
+from .metadata import AuthorizationServer, show_url
+from .registration import ClientSettings, register_by_hand
 from .requests import Fetch, Fetched, FetchFailed, Login, LoginFailed, Registration
 from .token_requests import BASIC, KEY, POST, Assertion, Requesting, Sign, read_tokens, request_grant, request_tokens
 
@@ -22,16 +23,23 @@ EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
+JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 
 Unattended = Generator[Fetch, Fetched | FetchFailed, Login]
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The token of a person, which another token is exchanged for. `kind`: `ACCESS_TOKEN` or `ID_TOKEN`."""
+    """The token that another token is exchanged for.
+
+    Attributes:
+        kind: `ACCESS_TOKEN`, `ID_TOKEN` or `JWT`.
+        name: where it comes from, for people.
+    """
 
     token: str
     kind: str = ACCESS_TOKEN
+    name: str = "subject_token"
 
     def __repr__(self) -> str:
         return f"Subject(…, {self.kind!r})"
@@ -40,8 +48,8 @@ class Subject(msgspec.Struct, frozen=True):
 class EnterpriseProvider(msgspec.Struct, frozen=True):
     """The identity provider of an enterprise, and the client there."""
 
-    token_endpoint: str
-    registration: Registration
+    issuer: str
+    client: ClientSettings
 
 
 def refresh(token_endpoint: str, registration: Registration, refresh_token: str, *, resource: str = "") -> Requesting:
@@ -87,7 +95,7 @@ def log_in_client(
 def exchange(
     settings: LoginSettings, challenge: BearerChallenge, subject: Subject, *, earlier: Iterable[str] = ()
 ) -> Unattended:
-    """Exchanges the token of a person for one for the MCP server, at its authorization server (RFC 8693).
+    """Exchanges a token for one for the MCP server, at its authorization server (RFC 8693).
 
     Raises:
         LoginFailed: there is no login.
@@ -103,7 +111,10 @@ def exchange(
         "requested_token_type": ACCESS_TOKEN,
         **({"scope": " ".join(scope)} if scope else {}),
     }
-    tokens = yield from request_tokens(server.token_endpoint, registration, grant, resource=found.resource)
+    given = yield from request_grant(
+        server.token_endpoint, registration, grant, resource=found.resource, renewable=subject.name
+    )
+    tokens = read_tokens(given, server.token_endpoint)
     return Login(registration, server.token_endpoint, found.resource, scope, tokens)
 
 
@@ -115,7 +126,7 @@ def log_in_enterprise(
     *,
     earlier: Iterable[str] = (),
 ) -> Unattended:
-    """Exchanges the token of a person at the enterprise's provider for a grant (ID-JAG), and that for a token.
+    """Exchanges the ID token of a person at the enterprise's provider for a grant (ID-JAG), and that for a token.
 
     Raises:
         LoginFailed: there is no login.
@@ -125,6 +136,8 @@ def log_in_enterprise(
     registration = _client(server, settings)
     scope = select_scope(settings.scope, challenge, found, earlier)
     scopes = {"scope": " ".join(scope)} if scope else {}
+    enterprise = yield from find_server(provider.issuer)
+    endpoint = enterprise.token_endpoint
     asked = {
         "grant_type": EXCHANGE,
         "requested_token_type": ID_JAG,
@@ -133,13 +146,26 @@ def log_in_enterprise(
         "audience": server.issuer,
         **scopes,
     }
-    given = yield from request_grant(provider.token_endpoint, provider.registration, asked, resource=found.resource)
+    given = yield from request_grant(
+        endpoint,
+        register_by_hand(enterprise, provider.client),
+        asked,
+        resource=found.resource,
+        renewable=subject.name,
+    )
     # "token_type: N_A", since it is no access token (RFC 8693, 2.2.1).
     if given.get("issued_token_type") != ID_JAG:
         raise LoginFailed("the enterprise's provider gave another token than an ID-JAG: have it allow that exchange")
-    jag = read_tokens({**given, "token_type": "Bearer"}, provider.token_endpoint).access_token
+    jag = read_tokens({**given, "token_type": "Bearer"}, endpoint).access_token
     grant = {"grant_type": JWT_BEARER, "assertion": jag, **scopes}
-    tokens = yield from request_tokens(server.token_endpoint, registration, grant, resource=found.resource)
+    given = yield from request_grant(
+        server.token_endpoint,
+        registration,
+        grant,
+        resource=found.resource,
+        renewable=f"the grant of {show_url(enterprise.issuer)}",
+    )
+    tokens = read_tokens(given, server.token_endpoint)
     return Login(registration, server.token_endpoint, found.resource, scope, tokens)
 
 

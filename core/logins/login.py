@@ -56,6 +56,27 @@ class LoginSettings(msgspec.Struct, frozen=True):
     issuer: str = ""
 
 
+class OpenLogin(msgspec.Struct, frozen=True):
+    """A login whose page may be opened: all that is needed to end it, also for another process. It has secrets in it.
+
+    Attributes:
+        page: the URL for the browser.
+        redirect: the redirect URI.
+    """
+
+    server: AuthorizationServer
+    registration: Registration
+    resource: str
+    scope: tuple[str, ...]
+    page: str
+    redirect: str
+    state: str
+    verifier: str
+
+    def __repr__(self) -> str:
+        return f"OpenLogin({self.server.issuer!r}, redirect={self.redirect!r}, …)"
+
+
 def log_in(
     settings: LoginSettings,
     challenge: BearerChallenge,
@@ -67,7 +88,25 @@ def log_in(
     earlier: Iterable[str] = (),
     is_asked: bool = True,
 ) -> Flow:
-    """Logs a person in, and returns the login.
+    """Logs a person in, and returns the login. See `begin_login`."""
+    begun = yield from begin_login(
+        settings, challenge, port=port, entropy=entropy, now=now, known=known, earlier=earlier, is_asked=is_asked
+    )
+    return (yield from end_login(begun))
+
+
+def begin_login(
+    settings: LoginSettings,
+    challenge: BearerChallenge,
+    *,
+    port: int,
+    entropy: Entropy,
+    now: float,
+    known: Mapping[str, Registration] = {},
+    earlier: Iterable[str] = (),
+    is_asked: bool = True,
+) -> Generator[Fetch, Fetched | FetchFailed, OpenLogin]:
+    """Finds out all that the page of a login needs.
 
     Args:
         challenge: the one of the response that asked for a login; empty if it had none.
@@ -89,9 +128,24 @@ def log_in(
     scope = select_scope(settings.scope, challenge, found, earlier)
     redirect = settings.client.redirect(port)
     registration = yield from find_registration(server, settings.client, redirect, known, scope, now)
-    grant = yield from request_code(server, registration, redirect, entropy, scope=scope, resource=found.resource)
-    tokens = yield from request_tokens(server.token_endpoint, registration, grant, resource=found.resource)
-    return Login(registration, server.token_endpoint, found.resource, scope, tokens)
+    url, state, verifier = _page(server, registration, redirect, entropy, scope, found.resource)
+    return OpenLogin(server, registration, found.resource, scope, url, redirect, state, verifier)
+
+
+def end_login(begun: OpenLogin, *, is_open: bool = False) -> Flow:
+    """Waits for the browser, and returns the login.
+
+    Args:
+        is_open: the page was opened before.
+
+    Raises:
+        LoginFailed: there is no login.
+    """
+    server = begun.server
+    code = yield from _await_code(server, Browse(begun.page, begun.redirect, is_open), begun.state)
+    grant = _grant(code, begun.redirect, begun.verifier)
+    tokens = yield from request_tokens(server.token_endpoint, begun.registration, grant, resource=begun.resource)
+    return Login(begun.registration, server.token_endpoint, begun.resource, begun.scope, tokens)
 
 
 def request_code(
@@ -101,7 +155,6 @@ def request_code(
     entropy: Entropy,
     *,
     scope: tuple[str, ...],
-    resource: str = "",
     extra: Mapping[str, str] = {},
 ) -> Generator[Browse, Fetched | FetchFailed | Returned, dict[str, str]]:
     """Sends a browser to the authorization endpoint. Returns the grant for the token endpoint.
@@ -112,6 +165,21 @@ def request_code(
     Raises:
         LoginFailed: there is no code.
     """
+    url, state, verifier = _page(server, registration, redirect, entropy, scope, extra=extra)
+    code = yield from _await_code(server, Browse(url, redirect), state)
+    return _grant(code, redirect, verifier)
+
+
+def _page(
+    server: AuthorizationServer,
+    registration: Registration,
+    redirect: str,
+    entropy: Entropy,
+    scope: tuple[str, ...],
+    resource: str = "",
+    extra: Mapping[str, str] = {},
+) -> tuple[str, str, str]:
+    """Returns the page where a person logs in, its state, and the verifier of the code."""
     state, verifier = to_text(entropy(RANDOM_BYTES)), to_text(entropy(RANDOM_BYTES))
     asked = {
         "response_type": "code",
@@ -125,8 +193,10 @@ def request_code(
         **extra,
     }
     endpoint = server.authorization_endpoint
-    url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
-    code = yield from _await_code(server, Browse(url, redirect), state)
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", state, verifier
+
+
+def _grant(code: str, redirect: str, verifier: str) -> dict[str, str]:
     return {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
 
 
@@ -182,7 +252,7 @@ def select_scope(
 def _await_code(
     server: AuthorizationServer, browse: Browse, state: str
 ) -> Generator[Browse, Fetched | FetchFailed | Returned, str]:
-    """Waits for the browser at the redirect URI. Returns the code."""
+    """Waits for a browser at the redirect URI. Returns the code."""
     for _ in range(RETURNS_MAX):
         reply = yield browse
         assert isinstance(reply, Returned)

@@ -86,8 +86,13 @@ def request_grant(
     *,
     resource: str = "",
     assertion: Assertion | None = None,
+    renewable: str = "",
 ) -> Generator[Fetch, Fetched | FetchFailed, dict[str, Any]]:
-    """Sends a grant to an endpoint of the authorization server. Returns the JSON object of a successful response."""
+    """Sends a grant to an endpoint of the authorization server. Returns the JSON object of a successful response.
+
+    Args:
+        renewable: what the grant rests on, for people, if another one may come: it is no use to log in again.
+    """
     reply = yield token_request(endpoint, registration, grant, resource=resource, assertion=assertion)
     if isinstance(reply, FetchFailed):
         raise LoginFailed(reply.text, is_unanswered=True)
@@ -96,6 +101,8 @@ def request_grant(
         return found
     code = known_error(found)
     seen = f"{origin_of(endpoint)} gave no token ({code or f'HTTP status {reply.status}'})"
+    if renewable and code in _RENEWABLE:
+        raise LoginFailed(f"{seen}: it does not take {renewable}, expected a valid one", is_unanswered=True)
     raise LoginFailed(
         f"{seen}: {_ADVICE.get(code, 'try again later')}",
         is_refused=code == "invalid_grant",
@@ -105,6 +112,8 @@ def request_grant(
 
 _PASSING: Final = ("server_error", "temporarily_unavailable")
 """Codes of a provider that is out of order: they say nothing about the grant."""
+_RENEWABLE: Final = ("invalid_grant", "invalid_request")
+"""Codes for a subject token "invalid for any reason" (RFC 8693, 2.2.2), and for an assertion (RFC 7521, 4.1.1)."""
 _ADVICE: Final = {
     "invalid_grant": "log in again",
     "invalid_client": "correct client_id and client_secret, or log in again for a new registration",

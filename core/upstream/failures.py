@@ -93,7 +93,9 @@ class Failures:
             reason = f"{reason}; it wrote what is no message: {noise}"
         if link.handshake.refusal is not None:
             error = error or error_in(link.handshake.refusal)
-        self._context.note("warning", f"upstream lost: {reason}", link.plan.id)
+        # The driver tells a person to log in, once; here it would be said for each handshake.
+        level = "info" if link.handshake.wants_login else "warning"
+        self._context.note(level, f"upstream lost: {reason}", link.plan.id)
         if not is_forgotten and not is_unknown:
             self.send_delete(link)
         upstream.receive_lost(reason, self._context.now, is_forgotten=is_forgotten)

@@ -99,7 +99,7 @@ def login_arrangements(suite: Suite) -> dict[str, Arrangement]:
 
     @contextlib.contextmanager
     def arrange(folder: Path) -> Iterator[Sequence[str | Path]]:
-        era = "stateless" if suite is MODERN else "handshake"
+        era = "stateless" if suite.folder == MODERN.folder else "handshake"
         words = [sys.executable, str(HERE / "logged_in.py"), str(folder), era]
         yield ["client", "--timeout", str(CLIENT_TIMEOUT_MS), "--command", shlex.join(words)]
 

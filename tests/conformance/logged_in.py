@@ -56,6 +56,12 @@ def auth_of(context: dict[str, Any], folder: Path) -> dict[str, Any]:
         key.write_text(context["private_key_pem"], encoding="utf-8")
         key_settings = {"private_key": str(key), "algorithm": context["signing_algorithm"]}
         return {"type": "client_credentials", "client_id": context["client_id"], **key_settings}
+    if "idp_id_token" in context:
+        subject = folder / "id_token"
+        subject.write_text(context["idp_id_token"], encoding="utf-8")
+        client = {"client_id": context["client_id"], "client_secret": context["client_secret"]}
+        provider = {"issuer": context["idp_issuer"], "client_id": context["idp_client_id"]}
+        return {"type": "enterprise", **client, "provider": provider, "subject_token_file": str(subject)}
     if "client_secret" in context:
         is_of_person = os.environ["MCP_CONFORMANCE_SCENARIO"] == "auth/pre-registration"
         kind = "oauth" if is_of_person else "client_credentials"

@@ -28,17 +28,27 @@ from arrangements import (
     server_arrangements,
 )
 from differences import HURRIED, NOT_YET, UNCHECKED, UNTRANSLATABLE, reason
-from suites import LEGACY, LEGACY_TASKS, MODERN, MODERN_TASKS, Cell, Suite, install, rig, run_scenario, say, scenarios
+from suites import (
+    LEGACY,
+    LEGACY_TASKS,
+    MODERN,
+    MODERN_LOGINS,
+    MODERN_TASKS,
+    Cell,
+    Suite,
+    install,
+    rig,
+    run_scenario,
+    say,
+    scenarios,
+)
 
-SUITES: Final = {suite.name: suite for suite in (LEGACY, MODERN, MODERN_TASKS)}
-PEERS: Final = (*SUITES.values(), LEGACY_TASKS)
+SUITES: Final = {suite.name: suite for suite in (LEGACY, MODERN, MODERN_TASKS, MODERN_LOGINS)}
+PEERS: Final = (LEGACY, MODERN, MODERN_TASKS, LEGACY_TASKS)
 LAST: Final = rig.REAL / "conformance" / "last"
 
 NEEDS_OAUTH: Final = "auth/"
 """The beginning of the names of scenarios about a client's authorization."""
-
-NOT_OURS: Final = ("auth/cross-app-access-complete-flow",)
-"""Scenarios about logins that Isthmus does not make."""
 
 Row = dict[str, Cell]
 
@@ -185,7 +195,7 @@ def run_chosen(chosen: Mapping[tuple[str, str], Sequence[str]], options: argpars
         for (of_suite, mode), every in chosen.items():
             suite = SUITES[of_suite]
             wanted = [name for name in every if options.scenario is None or name in options.scenario]
-            logins = [name for name in wanted if name.startswith(NEEDS_OAUTH) and name not in NOT_OURS]
+            logins = [name for name in wanted if name.startswith(NEEDS_OAUTH)]
             others = [name for name in wanted if not name.startswith(NEEDS_OAUTH)]
             all_of = server_arrangements(suite, urls) if mode == "server" else client_arrangements(suite)
             for names, arrangements in ((others, all_of), (logins, login_arrangements(suite))):

@@ -30,7 +30,7 @@ class Suite(NamedTuple):
         folder: the folder of the packages, below `.real`.
         packages: the suite, and the SDK of the peers.
         selecting: arguments that make the suite speak this revision.
-        prefix: the beginning of the names of an extension's scenarios. Empty for all scenarios of no extension.
+        prefix: the beginnings of the names of an extension's scenarios. Empty for all scenarios of no extension.
         requirements: the packages of a server in Python. Without them the server runs on Node.
         tasks: the setting of Isthmus for the tasks of its peers.
     """
@@ -41,7 +41,7 @@ class Suite(NamedTuple):
     server: Path
     client: Path
     selecting: Sequence[str] = ()
-    prefix: str = ""
+    prefix: str | tuple[str, ...] = ""
     requirements: Sequence[str] = ()
     tasks: Mapping[str, object] | None = None
 
@@ -92,10 +92,15 @@ MODERN_TASKS: Final = MODERN._replace(
     requirements=("fastmcp==4.1.2", "fastmcp-tasks==4.1.2"),
     tasks={"offer": "auto", "strict": True},
 )
+MODERN_LOGINS: Final = MODERN._replace(
+    name="2026-07-28 logins",
+    selecting=("--force", *MODERN.selecting),
+    prefix=("auth/client-credentials-", "auth/enterprise-managed-"),
+)
 LEGACY_TASKS: Final = LEGACY._replace(name="2025-11-25 tasks", server=HERE / "tasks.mjs")
 """A peer only: in that revision the suite has no scenarios for tasks."""
 
-OTHER: Final = {LEGACY.name: MODERN, MODERN.name: LEGACY, MODERN_TASKS.name: LEGACY_TASKS}
+OTHER: Final = {LEGACY.name: MODERN, MODERN.name: LEGACY, MODERN_TASKS.name: LEGACY_TASKS, MODERN_LOGINS.name: LEGACY}
 
 
 def say(text: str) -> None:

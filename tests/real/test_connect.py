@@ -141,7 +141,7 @@ def world(folder: Path) -> Iterator[World]:
         server = [require(PYTHON_2), PEERS / "guarded_tools.py", issuer]
         with launched(server, folder=folder, code=None) as guarded:
             url = guarded.wait_line(r"listening on (\S+)")[1]
-            client = {"client_id": "gateway", "client_secret": "secret-of-the-gateway-secret-of-the-gateway"}
+            client = {"client_id": "pages", "client_secret": "secret-of-the-pages-secret-of-the-pages"}
             upstream = {"url": url, "auth": {"type": "oauth", "login_for": "caller"}}
             settings = {
                 "core": {"port": port, "public_base_url": gateway},

@@ -5,20 +5,36 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 from providers import TIMEOUT_S, Provider, provider
-from rig import CLIENTS, ISTHMUS, PEERS, PYTHON_2, REAL, Process, launched, require, run_client, serve, stdio_wrap, wrap
+from rig import (
+    CLIENTS,
+    ISTHMUS,
+    PEERS,
+    PYTHON_1,
+    PYTHON_2,
+    REAL,
+    Process,
+    launched,
+    require,
+    run_client,
+    serve,
+    stdio_wrap,
+    wrap,
+)
 
 pytestmark = pytest.mark.real
 
@@ -31,10 +47,11 @@ class World(NamedTuple):
     provider: Provider
     url: str
     folder: Path
+    more: Mapping[str, str] = {}
 
     @property
     def env(self) -> dict[str, str]:
-        return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER}
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER, **self.more}
 
     def run(self, *arguments: str | Path, code: int = 0, stdin: str = "") -> str:
         """Runs a command of isthmus to its end. Returns what it printed, on stdout and stderr."""
@@ -59,9 +76,11 @@ class World(NamedTuple):
 
 
 @contextlib.contextmanager
-def world(folder: Path, **env: object) -> Iterator[World]:
+def world(folder: Path, *, kind: str = "http", **env: object) -> Iterator[World]:
     with provider(folder, **env) as found:
         server = [require(PYTHON_2), PEERS / "guarded_tools.py", found.issuer]
+        if kind != "http":
+            server = [require(PYTHON_1), PEERS / "guarded_python1.py", found.issuer, kind]
         with launched(server, folder=folder, code=None) as guarded:
             yield World(found, guarded.wait_line(r"listening on (\S+)")[1], folder)
 
@@ -119,6 +138,22 @@ def test_a_person_logs_in_once_for_every_isthmus(tmp_path: Path) -> None:
         assert "nobody is logged in" in each.run("logout", each.url, code=1)
 
 
+def test_a_login_moves_to_another_machine(tmp_path: Path) -> None:
+    """`auth export` and `auth import`, with another folder in place of another machine."""
+    with world(tmp_path) as each:
+        key = {"ISTHMUS_EXPORT_KEY": "correct horse battery"}
+        other = each._replace(folder=tmp_path / "other", more=key)
+        each = each._replace(more=key)
+        each.run("login", each.url)
+        path = tmp_path / "logins"
+        assert f"moved the login at {each.issuer} for {each.url}" in each.run("auth", "export", path)
+        assert each.run("auth", "ls") == "nobody is logged in\n"
+        assert f"took the login at {each.issuer} for {each.url}" in other.run("auth", "import", path)
+        with wrap(each.url, folder=tmp_path, env=other.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        assert each.counts()["logins"] == 1
+
+
 def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
     """A call without a login is refused with the command that helps, and passes once that has run. No probe opens a
     browser: the person logs in as often as the command runs."""
@@ -138,6 +173,12 @@ def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
 
 def _refusal(url: str) -> dict[str, Any]:
     """Returns the error with which a handshake is refused."""
+    error: dict[str, Any] = _handshake(url)["error"]
+    return error
+
+
+def _handshake(url: str) -> dict[str, Any]:
+    """Returns the answer to a handshake."""
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "person", "version": "1"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -148,8 +189,92 @@ def _refusal(url: str) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         body = error.read()
     text = next((line[5:] for line in body.decode().splitlines() if line.startswith("data:")), body.decode())
-    found: dict[str, Any] = json.loads(text)["error"]
+    found: dict[str, Any] = json.loads(text)
     return found
+
+
+def test_wrap_uses_a_login_that_is_made_later(tmp_path: Path) -> None:
+    """Over HTTP and on stdio: the error names the command, stderr has its line once, and no restart is needed."""
+    with world(tmp_path) as each, contextlib.ExitStack() as stack:
+        front = stack.enter_context(launched(stdio_wrap(each.url), folder=tmp_path, env=each.env, has_stdin=True))
+        proxy = stack.enter_context(wrap(each.url, folder=tmp_path, env=each.env))
+        command = f"isthmus login {each.url}"
+        assert _refusal(proxy.url)["data"]["login"] == {"command": command}
+        for number in range(2):
+            _send(front, "initialize", number, ABOUT)
+            error = json.loads(front.wait_line(rf'"id":{number},.*').string)["error"]
+            assert (error["code"], error["data"]["login"]) == (-31004, {"command": command})
+        each.run(*shlex.split(command)[1:])
+        assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        _call(front)
+        assert front.stderr.count(command) == 1
+        front.close_stdin()
+        assert front.wait_exit() == 0
+        assert each.counts()["logins"] == 1
+
+
+def test_wrap_opens_a_browser_if_it_may(tmp_path: Path) -> None:
+    """`--open`, with three processes at once, as hosts start them: one page, and the handshake waits for the login."""
+    with world(tmp_path) as each, contextlib.ExitStack() as stack:
+        command = [*stdio_wrap(each.url), "--open"]
+        fronts = [
+            stack.enter_context(launched(command, folder=tmp_path, env=each.env, has_stdin=True)) for _ in range(3)
+        ]
+        for front in fronts:
+            _send(front, "initialize", 0, ABOUT)
+        for front in fronts:
+            front.wait_line(r'"id":0,"result"')
+            _call(front, is_begun=True)
+            front.close_stdin()
+            assert front.wait_exit() == 0
+        assert each.counts()["logins"] == 1
+
+
+def test_a_killed_process_leaves_its_login_to_the_next(tmp_path: Path) -> None:
+    """A host kills isthmus while the person logs in, and starts it again: the page that is open is the one that counts,
+    and no second one is opened."""
+    with world(tmp_path) as each:
+        pages = tmp_path / "pages"
+        browser = shlex.join(["sh", "-c", 'echo "$1" >> "$0"', str(pages), "%s"])
+        each = each._replace(more={"BROWSER": browser})
+        command = [*stdio_wrap(each.url), "--open"]
+        with launched(command, folder=tmp_path, env=each.env, has_stdin=True, code=None) as first:
+            _send(first, "initialize", 0, ABOUT)
+            _wait(lambda: pages.exists() and pages.read_text(encoding="utf-8").endswith("\n"))
+            first.kill()
+        page = pages.read_text(encoding="utf-8").strip()
+        with launched(command, folder=tmp_path, env=each.env, has_stdin=True) as second:
+            _send(second, "initialize", 0, ABOUT)
+            _wait(lambda: f"goes on, with this page:\n{page}\n" in second.stderr)
+            cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+            person = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+            person.open(page, timeout=TIMEOUT_S).close()
+            second.wait_line(r'"id":0,"result"')
+            _call(second, is_begun=True)
+            second.close_stdin()
+            assert second.wait_exit() == 0
+        assert pages.read_text(encoding="utf-8").split() == [page]
+        assert each.counts()["logins"] == 1
+
+
+def _wait(holds: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
+def _call(front: Process, *, is_begun: bool = False) -> None:
+    """Calls the server's tool on stdio, after a handshake unless it has been."""
+    if not is_begun:
+        _send(front, "initialize", 90, ABOUT)
+        front.wait_line(r'"id":90,"result"')
+    front.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    _send(front, "tools/call", 91, {"name": "who", "arguments": {}})
+    assert "alice mcp:read" in front.wait_line(r'"id":91,.*').string
+
+
+ABOUT: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
 
 
 LIFETIME_S, RENEWALS = (6, 20) if os.environ.get("THOROUGH") else (4, 5)
@@ -169,8 +294,7 @@ def test_case_21_three_processes_with_one_login_refresh_it_once_at_a_time_and_no
             stack.enter_context(launched(command, folder=tmp_path, env=each.env, has_stdin=True)) for _ in range(3)
         ]
         for process in processes:
-            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
-            _send(process, "initialize", 0, about)
+            _send(process, "initialize", 0, ABOUT)
             process.wait_line(r'"id":0,"result"')
             process.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
         number = 0
@@ -204,6 +328,39 @@ def test_the_proxy_logs_in_as_itself(tmp_path: Path) -> None:
         assert not (tmp_path / "state").exists()
 
 
+def test_a_token_of_the_platform_is_exchanged(tmp_path: Path) -> None:
+    """RFC 8693: the server sees whose token it was. The platform writes another token, and no restart is needed."""
+    with world(tmp_path) as each:
+        path = tmp_path / "token"
+        path.write_text("of-nobody", encoding="utf-8")
+        auth = {
+            "type": "exchange",
+            "client_id": "exchanging",
+            "client_secret": "secret-of-exchanging-secret-of-exchanging",
+            "subject_token_file": str(path),
+        }
+        with serve(each.config(auth), folder=tmp_path, env=each.env) as proxy:
+            error = _refusal(proxy.url)
+            assert error["code"] == -31004
+            assert f"(invalid_request): it does not take the token in {path}" in error["message"]
+            path.write_text(_platform_token(each.issuer), encoding="utf-8")
+            while "error" in _handshake(proxy.url):
+                pass  # it is tried again after some seconds
+            assert text_of(who(proxy.url, tmp_path)) == "service mcp:read"
+        assert each.counts()["urn:ietf:params:oauth:grant-type:token-exchange"] == 1
+        assert not (tmp_path / "state").exists()
+
+
+def _platform_token(issuer: str) -> str:
+    """Returns a token of the client `service`, as a platform would write it."""
+    secret = "secret-of-the-service-secret-of-the-service"
+    form = {"grant_type": "client_credentials", "client_id": "service", "client_secret": secret}
+    request = urllib.request.Request(f"{issuer}/token", urllib.parse.urlencode(form).encode())
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        token: str = json.load(response)["access_token"]
+    return token
+
+
 def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
     """The client has a secret in the configuration, and its redirect URI is that of localhost."""
     with world(tmp_path) as each:
@@ -212,6 +369,53 @@ def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
         assert "logged in" in each.run("login", config, "guarded")
         with serve(config, folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+
+
+def test_a_code_on_another_device(tmp_path: Path) -> None:
+    """`--device`, and the renewal of such a login. The person opens the page elsewhere and confirms the code."""
+    with world(tmp_path, lifetime_s=4) as each:
+        command = [ISTHMUS, "login", "--device", each.url]
+        with launched(command, folder=tmp_path, env=each.env) as process:
+            shown = process.wait_line(r"^to log in, open (\S+) on any device, and type the code (\S+)")
+            assert process.wait_line(r"^or open (\S+)")[1] == f"{shown[1]}?user_code={shown[2]}"
+            _confirm(shown[1], shown[2])
+            process.wait_line("logged in at .*: renewed by itself, scopes mcp:read")
+            assert process.wait_exit() == 0
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            while each.counts().get("refresh_token", 0) < 2:
+                assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
+
+
+def _confirm(page: str, code: str) -> None:
+    """Types a code at a page, and confirms it."""
+    cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+    person = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+    fields = {}
+    for step in ({}, {"user_code": code}, {"confirm": "yes"}):
+        form = urllib.parse.urlencode({**fields, **step}).encode() if step else None
+        with person.open(page, form, timeout=TIMEOUT_S) as response:
+            body = response.read().decode()
+        fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', body))
+    assert "Sign-in Success" in body
+
+
+@pytest.mark.parametrize("kind", ["sse", "ws"])
+def test_a_login_at_a_server_of_another_transport(kind: str, tmp_path: Path) -> None:
+    """Legacy HTTP+SSE and WebSocket: without a login, with one that is made later, and with tokens that expire. The SDK
+    adds a slash to the issuer that it names, so the configuration names that one."""
+    with world(tmp_path, lifetime_s=4, kind=kind) as each:
+        config = each.config({"type": "oauth", "issuer": each.issuer, "scope": ["mcp:read"]})
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            command = _refusal(proxy.url)["data"]["login"]["command"]
+            assert command == f"isthmus login {each.url.removeprefix('sse+')}"
+            assert f"or set issuer: {each.issuer}\n" in each.run(*shlex.split(command)[1:], code=1)
+            each.run("login", config, "guarded")
+            while each.counts().get("refresh_token", 0) < 2:
+                assert text_of(who(proxy.url, tmp_path)) == "alice"
+        with serve(config, folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice"
+        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
 
 
 def test_a_browser_on_another_machine(tmp_path: Path) -> None:

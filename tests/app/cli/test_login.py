@@ -25,15 +25,16 @@ SERVERS = [
 ]
 
 
-def run(folder: Path, *arguments: str) -> tuple[int, str]:
+def run(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     """Runs a command in a folder with a configuration, and a store of its own. Returns its code and output."""
     (folder / "isthmus.json").write_text(json.dumps({"servers": SERVERS}), encoding="utf-8")
     done = subprocess.run(
         [ISTHMUS, *arguments],
         capture_output=True,
         text=True,
+        stdin=subprocess.DEVNULL,
         cwd=folder,
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "/bin/false"},
+        env={**os.environ, **environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "/bin/false"},
         timeout=TIMEOUT_S,
         check=False,
     )
@@ -57,7 +58,10 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
         (("login", "--device", "--port", "5", "notes"), "got --device with --paste or --port"),
         (("login", "notes", "--", "x"), "got a command after --"),
         (("logout", "files"), "files has no http or ws URL"),
-        (("auth", "show"), "choose from 'ls'"),
+        (("auth", "show"), "choose from"),
+        (("auth", "export"), "FILE"),
+        (("auth", "export", "logins"), "no terminal to ask for a passphrase on: set ISTHMUS_EXPORT_KEY"),
+        (("auth", "import", "logins"), "no terminal to ask for a passphrase on: set ISTHMUS_EXPORT_KEY"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: tuple[str, ...], text: str, tmp_path: Path) -> None:
@@ -78,4 +82,10 @@ def test_a_server_that_is_not_there_ends_a_login_with_one_line(tmp_path: Path) -
 def test_a_store_without_logins(tmp_path: Path) -> None:
     assert run(tmp_path, "auth", "ls") == (0, "nobody is logged in\n")
     assert run(tmp_path, "auth", "ls", "--json") == (0, "[]\n")
+    key = {"ISTHMUS_EXPORT_KEY": "correct horse battery"}
+    assert run(tmp_path, "auth", "export", "logins", **key) == (1, "isthmus: nobody is logged in\n")
+    assert run(tmp_path, "auth", "import", "logins", **key) == (
+        1,
+        "isthmus: cannot read logins: No such file or directory\n",
+    )
     assert run(tmp_path, "logout", "notes") == (1, "isthmus: nobody is logged in at https://mcp.example\n")

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.login_checks import http_url
-from isthmus.app.config.login_settings import ClientCredentials, OAuth
+from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider, OAuth
 from isthmus.app.config.settings import Upstream
 
 URL = "https://mcp.example/mcp"
 SECRET = {"type": "client_credentials", "client_id": "c", "client_secret": "s"}
+EXCHANGE = {"type": "exchange", "client_id": "c", "client_secret": "s"}
+ENTERPRISE = {**EXCHANGE, "type": "enterprise", "subject_token": "t"}
 
 
 def load(auth: dict[str, Any], *, inspect: bool = True, **upstream: Any) -> Upstream:
@@ -39,10 +41,26 @@ def test_the_settings_of_both_types() -> None:
     assert load({"type": "oauth"}).auth == OAuth()
 
 
+def test_the_settings_of_an_exchange() -> None:
+    """The path of the token is one from the folder of the configuration; so is that of a private key."""
+    found = load({**EXCHANGE, "subject_token_file": "run/token", "subject_token_type": "jwt"}).auth
+    assert found == Exchange(
+        client_id="c", client_secret="s", subject_token_file="/run/token", subject_token_type="jwt"
+    )
+    assert "'s'" not in repr(found)
+    provider = {"issuer": "https://idp.example", "client_id": "at-idp", "client_secret": "${SECRET}"}
+    found = load({**ENTERPRISE, "provider": provider}).auth
+    assert isinstance(found, Enterprise)
+    assert found.provider == IdentityProvider(issuer="https://idp.example", client_id="at-idp", client_secret="of-c")
+    assert "of-c" not in repr(found) + repr(found.provider)
+    key = load({"type": "client_credentials", "client_id": "c", "private_key": "key.pem"}).auth
+    assert key == ClientCredentials(client_id="c", private_key="/key.pem")
+
+
 @pytest.mark.parametrize(
     ("auth", "upstream", "text"),
     [
-        ({"type": "other"}, {}, 'upstream.auth.type: got "other", expected one of oauth, client_credentials'),
+        ({"type": "other"}, {}, 'upstream.auth.type: got "other", expected one of oauth, client_credentials, exchange'),
         ({}, {}, "upstream.auth.type"),
         ({"type": "oauth", "token": "x"}, {}, "upstream.auth.token"),
         ({"type": "oauth"}, {"url": None, "command": ["x"]}, "upstream.auth: got"),
@@ -61,6 +79,18 @@ def test_the_settings_of_both_types() -> None:
         ({**SECRET, "private_key": "/k"}, {}, "one of client_secret and private_key"),
         ({"type": "client_credentials", "client_secret": "c"}, {}, "upstream.auth.client_id: missing"),
         ({**SECRET, "algorithm": "HS256"}, {}, "upstream.auth.algorithm"),
+        (EXCHANGE, {}, "one of subject_token and subject_token_file"),
+        ({**EXCHANGE, "subject_token": "t", "subject_token_file": "/t"}, {}, "one of subject_token and subject_token"),
+        ({**EXCHANGE, "subject_token": " "}, {}, "upstream.auth.subject_token: got an empty one"),
+        ({**EXCHANGE, "subject_token_file": "~/t"}, {}, "upstream.auth.subject_token_file"),
+        ({**EXCHANGE, "subject_token": "t", "subject_token_type": "saml2"}, {}, "upstream.auth.subject_token_type"),
+        ({**EXCHANGE, "subject_token": "t", "provider": {}}, {}, "upstream.auth.provider"),
+        (ENTERPRISE, {}, "upstream.auth.provider: missing"),
+        (
+            {**ENTERPRISE, "provider": {"issuer": "http://idp.example", "client_id": "c"}},
+            {},
+            "upstream.auth.provider.issuer: got",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(auth: dict[str, Any], upstream: dict[str, Any], text: str) -> None:
@@ -75,6 +105,8 @@ def test_what_is_wrong_is_named(auth: dict[str, Any], upstream: dict[str, Any], 
         {"type": "oauth", "client_secret": "TOP"},
         {"type": "oauth", "client_id": "c", "client_secret": ["TOP"]},
         {**SECRET, "client_secret": "TOP", "private_key": "/k"},
+        {**EXCHANGE, "subject_token": "TOP", "subject_token_file": "/t"},
+        {**ENTERPRISE, "subject_token": ["TOP"]},
         {"type": "oauth", "client_secrets": "TOP"},
         "TOP",
     ],

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import anyio
 import msgspec
@@ -21,75 +17,11 @@ from isthmus.app.logins.store import CredentialStore
 from isthmus.app.logins.tokens import ClientTokens, PersonTokens, ask_for_command
 from isthmus.core.logins.credentials import Record, decode_record, encode_record
 from isthmus.core.logins.requests import Registration
+from token_provider import PATIENCE_S, Provider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
 
-PATIENCE_S = 60.0
 KEY = {"ISTHMUS_STORE_KEY": "00" * 32}
-
-
-class Provider:
-    """An authorization server, and the metadata of a server. `answer` gives status and body of each token request.
-
-    A token request waits for `goes_on`.
-    """
-
-    def __init__(self) -> None:
-        self.forms: list[dict[str, str]] = []
-        self.answer: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] = self.granted
-        self.goes_on = threading.Event()
-        self.goes_on.set()
-        self.came = threading.Event()
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = {
-                    "/.well-known/oauth-protected-resource/mcp": {
-                        "resource": f"{provider.url}/mcp",
-                        "authorization_servers": [provider.url],
-                        "scopes_supported": ["read"],
-                    },
-                    "/.well-known/oauth-authorization-server": {
-                        "issuer": provider.url,
-                        "token_endpoint": f"{provider.url}/token",
-                    },
-                }.get(self.path)
-                self.reply(404 if found is None else 200, found or {})
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"])).decode()
-                form = dict(parse_qsl(body))
-                provider.forms.append(form)
-                provider.came.set()
-                assert provider.goes_on.wait(PATIENCE_S)
-                self.reply(*provider.answer(form))
-
-            def reply(self, status: int, found: dict[str, Any]) -> None:
-                body = json.dumps(found).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    def granted(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        number = len(self.forms)
-        tokens = {"access_token": f"access-{number}", "refresh_token": f"refresh-{number}", "token_type": "Bearer"}
-        return 200, {**tokens, "expires_in": 3600, **({"scope": form["scope"]} if "scope" in form else {})}
-
-    def close(self) -> None:
-        self.goes_on.set()
-        self.server.shutdown()
-        self.thread.join(PATIENCE_S)
-        self.server.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -154,6 +154,7 @@ def test_an_issuer_that_is_written_otherwise_is_another(issuer: str) -> None:
         world.run(discover(URL, BearerChallenge()))
     assert ISSUER in str(failed.value)
     assert issuer in str(failed.value)
+    assert str(failed.value).endswith(f"or set issuer: {issuer}") == (issuer == ISSUER + "/"), "the same URL otherwise"
     assert world.urls[-1] == OAUTH_AT_PATH
 
 

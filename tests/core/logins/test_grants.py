@@ -18,7 +18,7 @@ from isthmus.core.logins.grants import (
 from isthmus.core.logins.login import LoginSettings
 from isthmus.core.logins.registration import ClientSettings
 from isthmus.core.logins.requests import LoginFailed, Registration, Tokens
-from isthmus.core.logins.token_requests import ASSERTION_TTL_S
+from isthmus.core.logins.token_requests import ASSERTION_TTL_S, KNOWN_ERRORS
 from login_world import ISSUER, NOW, URL, World, basic, json_reply
 
 SECRET = ClientSettings("svc", "the-client-secret", ISSUER)
@@ -104,14 +104,35 @@ def test_exchange_of_a_token() -> None:
     assert "the-code" not in repr(Subject("the-code"))
 
 
+@pytest.mark.parametrize("code", ["invalid_request", "invalid_grant"])
+def test_a_token_that_is_not_taken_is_named(code: str) -> None:
+    """RFC 8693, 2.2.2. The platform may have written another one when it is tried again."""
+    world = World(server=METHODS)
+    world.answers[f"{ISSUER}/token"] = json_reply({"error": code}, 400)
+    with pytest.raises(LoginFailed, match="it does not take the token in /run/t, expected a valid one") as failed:
+        world.run(exchange(settings(), BearerChallenge(), Subject("the-code", name="the token in /run/t")))
+    assert (failed.value.is_unanswered, failed.value.is_refused) == (True, False)
+
+
+@pytest.mark.parametrize("code", sorted(KNOWN_ERRORS - {"invalid_request", "invalid_grant"}))
+def test_another_error_of_an_exchange_is_not_of_its_token(code: str) -> None:
+    world = World(server=METHODS)
+    world.answers[f"{ISSUER}/token"] = json_reply({"error": code}, 400)
+    with pytest.raises(LoginFailed, match=code) as failed:
+        world.run(exchange(settings(), BearerChallenge(), Subject("the-code")))
+    assert "subject_token" not in str(failed.value)
+
+
 IDP = "https://idp.example/token"
-PROVIDER = EnterpriseProvider(IDP, Registration("https://idp.example", "idp-client"))
+PROVIDER = EnterpriseProvider("https://idp.example", ClientSettings("idp-client", "", "https://idp.example"))
+IDP_METADATA = "https://idp.example/.well-known/openid-configuration"
 JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 def test_the_grant_of_an_enterprise() -> None:
     """SEP-990: an exchange at the enterprise's provider, then RFC 7523 at the authorization server of the server."""
     world = World(server=METHODS)
+    world.answers[IDP_METADATA] = json_reply({"issuer": "https://idp.example", "token_endpoint": IDP})
     world.answers[IDP] = json_reply({"access_token": "the-jag", "issued_token_type": JAG, "token_type": "N_A"})
     flow = log_in_enterprise(settings(scope=("a",)), BearerChallenge(), Subject("the-code", ID_TOKEN), PROVIDER)
     assert world.run(flow).tokens.access_token == "the-access-token"
@@ -137,7 +158,27 @@ def test_the_grant_of_an_enterprise() -> None:
 
 def test_another_token_than_a_grant_is_not_passed_on() -> None:
     world = World(server=METHODS)
+    world.answers[IDP_METADATA] = json_reply({"issuer": "https://idp.example", "token_endpoint": IDP})
     world.answers[IDP] = json_reply({"access_token": "the-access-token", "token_type": "Bearer"})
     with pytest.raises(LoginFailed, match="another token than an ID-JAG"):
         world.run(log_in_enterprise(settings(), BearerChallenge(), Subject("x", ID_TOKEN), PROVIDER))
     assert world.urls[-1] == IDP
+
+
+def test_an_id_token_is_not_sent_to_another_provider() -> None:
+    """The metadata has to be of the issuer that is configured."""
+    world = World(server=METHODS)
+    world.answers[IDP_METADATA] = json_reply({"issuer": "https://other.example", "token_endpoint": IDP})
+    with pytest.raises(LoginFailed, match="expected the same text"):
+        world.run(log_in_enterprise(settings(), BearerChallenge(), Subject("x", ID_TOKEN), PROVIDER))
+    assert not any(each.method == "POST" for each in world.requests)
+
+
+def test_a_grant_that_is_not_taken_names_its_provider() -> None:
+    world = World(server=METHODS)
+    world.answers[IDP_METADATA] = json_reply({"issuer": "https://idp.example", "token_endpoint": IDP})
+    world.answers[IDP] = json_reply({"access_token": "the-jag", "issued_token_type": JAG, "token_type": "N_A"})
+    world.answers[f"{ISSUER}/token"] = json_reply({"error": "invalid_grant"}, 400)
+    with pytest.raises(LoginFailed, match=r"does not take the grant of https://idp\.example") as failed:
+        world.run(log_in_enterprise(settings(), BearerChallenge(), Subject("x", ID_TOKEN), PROVIDER))
+    assert failed.value.is_unanswered

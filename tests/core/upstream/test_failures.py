@@ -159,6 +159,19 @@ def test_a_lost_server_is_noted_with_the_reason_and_a_failed_start_is_counted() 
     assert "connection refused" in now.last_error
 
 
+def test_a_handshake_without_a_login_is_no_warning() -> None:
+    """The driver tells a person once, and each handshake until then ends so."""
+    levels = []
+    for login in (b"", b'{"command":"isthmus login http"}'):
+        world = driver()
+        new_client(world, "http", "http").initialize()
+        refusal = Cause(End.REFUSED, "log in", 401, challenge="Bearer", login=login)
+        world.end(world.take_sent("initialize").channel, refusal)
+        notes = [effect for effect in world.log if isinstance(effect, Note) and "upstream lost" in effect.text]
+        levels += [note.level for note in notes]
+    assert levels == ["warning", "info"]
+
+
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 def test_a_request_that_may_have_run_has_an_unknown_outcome_even_if_it_is_queued_again(method: str) -> None:
     """A request that only reads is sent again. If it cannot be, its outcome is unknown all the same, because it may

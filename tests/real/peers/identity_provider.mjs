@@ -14,7 +14,7 @@ import { pathToFileURL } from 'node:url';
 
 const require = createRequire(path.join(path.resolve(process.argv[2]), 'index.js'));
 const main = require.resolve('oidc-provider');
-const { Provider } = await import(pathToFileURL(main).href);
+const { Provider, errors } = await import(pathToFileURL(main).href);
 const { default: MemoryAdapter } = await import(pathToFileURL(path.join(path.dirname(main), 'adapters/memory_adapter.js')).href);
 
 const clock = Date.now;
@@ -25,9 +25,18 @@ const server = createServer();
 await new Promise((done) => server.listen(0, '127.0.0.1', done));
 const issuer = `http://127.0.0.1:${server.address().port}`;
 const ttl = Number(process.env.AT_TTL ?? 300);
+const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const SCOPES = 'mcp:read mcp:write';
 const counts = { logins: 0, refused: 0 };
 const hasForms = Boolean(process.env.FORMS);
+const resourceServer = (resource) => ({
+  scope: SCOPES,
+  audience: resource,
+  accessTokenTTL: ttl,
+  accessTokenFormat: process.env.OPAQUE ? 'opaque' : 'jwt',
+  jwt: { sign: { alg: 'RS256' } },
+});
+
 const settings = {
   adapter: class extends MemoryAdapter {}, // MemoryAdapter itself: storage of its own for each provider
   clients: [
@@ -47,6 +56,14 @@ const settings = {
       response_types: [],
     },
     {
+      client_id: 'exchanging',
+      client_secret: 'secret-of-exchanging-secret-of-exchanging',
+      grant_types: [EXCHANGE],
+      redirect_uris: [],
+      response_types: [],
+      scope: SCOPES,
+    },
+    {
       client_id: 'by-hand',
       client_secret: 'secret-by-hand-secret-by-hand-secret',
       application_type: 'native',
@@ -56,8 +73,8 @@ const settings = {
     },
     ...(process.env.GATEWAY
       ? [{
-          client_id: 'gateway',
-          client_secret: 'secret-of-the-gateway-secret-of-the-gateway',
+          client_id: 'pages',
+          client_secret: 'secret-of-the-pages-secret-of-the-pages',
           application_type: 'native',
           grant_types: ['authorization_code'],
           redirect_uris: [`${process.env.GATEWAY}/connect`],
@@ -83,13 +100,7 @@ const settings = {
     resourceIndicators: {
       enabled: true,
       useGrantedResource: () => true,
-      getResourceServerInfo: (_, resource) => ({
-        scope: SCOPES,
-        audience: resource,
-        accessTokenTTL: ttl,
-        accessTokenFormat: process.env.OPAQUE ? 'opaque' : 'jwt',
-        jwt: { sign: { alg: 'RS256' } },
-      }),
+      getResourceServerInfo: (_, resource) => resourceServer(resource),
     },
   },
 };
@@ -102,6 +113,13 @@ function rotate() {
   keys = [{ ...key, kid: crypto.randomUUID(), use: 'sig', alg: 'RS256' }, ...keys].slice(0, 2);
   provider = new Provider(issuer, { ...settings, jwks: { keys } });
   provider.use(serve);
+  provider.registerGrantType(EXCHANGE, exchange, [
+    'subject_token',
+    'subject_token_type',
+    'requested_token_type',
+    'resource',
+    'scope',
+  ]);
   provider.on('interaction.ended', (context) => {
     if (context.oidc.entities.Interaction.prompt.name === 'login') counts.logins += 1;
   });
@@ -113,6 +131,30 @@ function rotate() {
   provider.on('server_error', (_, error) => console.error(error));
   const handle = provider.callback();
   server.removeAllListeners('request').on('request', handle);
+}
+
+// RFC 8693, with a token of another client, or of a person, as the one to exchange: the new token is of that one.
+async function exchange(context) {
+  const { subject_token: subject, resource, scope } = context.oidc.params;
+  const accountId = await subjectOf(subject);
+  if (!accountId) throw new errors.InvalidRequest('the subject_token is not valid');
+  const token = new provider.AccessToken({ accountId, client: context.oidc.client, grantId: 'exchanged', gty: EXCHANGE, scope });
+  token.resourceServer = new provider.ResourceServer(resource, resourceServer(resource));
+  context.body = {
+    access_token: await token.save(),
+    issued_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+    token_type: 'Bearer',
+    expires_in: ttl,
+    scope,
+  };
+}
+
+async function subjectOf(token) {
+  const found = await provider.ClientCredentials.find(token);
+  if (found && !found.isExpired) return found.clientId;
+  if (token.split('.').length !== 3) return undefined;
+  const claims = JSON.parse(Buffer.from(token.split('.')[1], 'base64url').toString());
+  return claims.iss === issuer && claims.exp * 1000 > Date.now() ? claims.sub : undefined;
 }
 
 async function serve(context, next) {
