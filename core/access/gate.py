@@ -155,8 +155,8 @@ class Gate:
                 return self._from_token(lines[0], audiences, now)
         if settings.certificates is not None and peer.certificate is not None:
             if settings.proxy is None or not _is_trusted(settings.proxy, peer):  # else it names the proxy, not a caller
-                found = from_certificate(peer.certificate, settings.certificates, now)
-                return Denied(found) if isinstance(found, str) else found
+                named = from_certificate(peer.certificate, settings.certificates, now)
+                return Denied(named) if isinstance(named, str) else named
         if settings.unix_peers and peer.uid is not None:
             return Identity(f"uid:{peer.uid}", via="unix")
         return ANONYMOUS if settings.allows_anonymous else Denied()

@@ -23,6 +23,7 @@ from ...core.base.limits import KIB
 from ..base.abort import cut
 from ..base.stream_socket import is_unix, peer_of
 from ..base.transport_stream import TransportStream
+from ..tls.asyncio_transport import SESSION
 from .connection import Connection
 from .framing import FOREVER
 from .shared import ServerContext
@@ -206,13 +207,17 @@ class HttpProtocol(asyncio.Protocol):
         self._on_end(self.connection)
 
     def cut(self) -> None:
-        raw = self._transport.get_extra_info("socket")
+        raw, tls = self._transport.get_extra_info("socket"), self._transport.get_extra_info(SESSION)
         if raw is not None:
             cut(raw.fileno())
+        if tls is not None:
+            tls.cut()
 
     @property
     def peer(self) -> Peer:
-        address = self._transport.get_extra_info("peername")
+        address, tls = self._transport.get_extra_info("peername"), self._transport.get_extra_info(SESSION)
+        if tls is not None:
+            return Peer(address[0] if address else "", is_secure=True, certificate=tls.certificate)
         if isinstance(address, tuple):
             return Peer(address[0])
         raw = self._transport.get_extra_info("socket")
