@@ -128,9 +128,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def _close_soon(self) -> None:
         """Closes once what was written has left, within `LINGER_S`."""
         transport = self._socket_transport
-        transport.close()
         if transport.get_write_buffer_size():
+            transport.close()
             asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+        else:
+            transport.abort()
 
     # --- As a transport ---------------------------------------------------------------------------------------------
 
@@ -200,8 +202,9 @@ async def connect_tls(accepted: socket.socket, peer_host: str, tls: ServerTls, p
     shaken: asyncio.Future[None] = loop.create_future()
     transport: asyncio.Transport | None = None
     try:
-        made, _ = await loop.connect_accepted_socket(lambda: TlsTransport(tls.session(), protocol, shaken), accepted)
-        transport = cast(asyncio.Transport, made)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: TlsTransport(tls.session(), protocol, shaken), accepted
+        )
         async with asyncio.timeout(tls.handshake_timeout_s):
             await shaken
     except BaseException as error:
