@@ -137,6 +137,12 @@ def parser() -> argparse.ArgumentParser:
         help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
     )
+    wrap.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="listen with TLS: the listener's certificate and those of intermediate authorities, as PEM; with --tls-key",
+    )
+    wrap.add_argument("--tls-key", metavar="FILE", help="the private key of --tls-certificate, as PEM")
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(

@@ -139,9 +139,7 @@ def test_a_certificate_counts_only_where_certificates_name_callers() -> None:
     ("sends_user", "sends_token", "has_certificate"), list(itertools.product((False, True), repeat=3))
 )
 @pytest.mark.parametrize("is_proxy", [False, True])
-def test_the_order_of_credentials(
-    sends_user: bool, sends_token: bool, has_certificate: bool, is_proxy: bool
-) -> None:
+def test_the_order_of_credentials(sends_user: bool, sends_token: bool, has_certificate: bool, is_proxy: bool) -> None:
     """The header of a trusted proxy, then the token, then the certificate. That of a proxy names the proxy, so it is no
     credential of the caller behind it."""
     headers: Headers = ((b"x-user", b"alice"),) if sends_user else ()
