@@ -140,7 +140,7 @@ def parser() -> argparse.ArgumentParser:
     wrap.add_argument(
         "--tls-certificate",
         metavar="FILE",
-        help="listen with TLS: the listener's certificate and those of intermediate authorities, as PEM; with --tls-key",
+        help="listen with TLS: its certificate, followed by those of intermediate authorities, as PEM; needs --tls-key",
     )
     wrap.add_argument("--tls-key", metavar="FILE", help="the private key of --tls-certificate, as PEM")
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)

@@ -20,7 +20,8 @@ class Identity(msgspec.Struct, frozen=True):
 
     Attributes:
         principal: the source and the name of the caller, such as `token:ci`, `cert:ci.example.com`, `uid:1000` or
-            `jwt:<issuer>|<subject>`; "" is anonymous. It owns sessions, files and tasks, so nothing that changes with a new token is part of it.
+            `jwt:<issuer>|<subject>`; "" is anonymous. It owns sessions, files and tasks, so nothing that changes with a
+            new token is part of it.
         scopes: what the caller's token allows.
         groups: the groups that the caller is in.
         expires_at: Unix seconds until which the identity holds; None: it does not end by itself.

@@ -20,8 +20,8 @@ from .session import TlsFailed, TlsSession
 SESSION: Final = "isthmus_tls_session"
 """The name under which a transport's extra information has its `TlsSession`."""
 ANSWERS_MAX_BYTES: Final = 16 * KIB
-"""Bytes that TLS itself has answered with and that the client has not read. A client that asks for new keys gets 30 each
-time. At it: the connection is closed."""
+"""Bytes that TLS itself has answered with and that the client has not read. A client that asks for new keys is answered
+with 30 each time. At it: the connection is closed."""
 
 
 class TlsTransport(asyncio.Protocol, asyncio.Transport):

@@ -104,6 +104,11 @@ class TlsSession:
         """Ends the sending side without a `close_notify`: what was sent is incomplete."""
         self._is_closed = True
 
+    @property
+    def has_output(self) -> bool:
+        """True if there is something to send: after `receive`, what TLS itself answers."""
+        return self._outgoing.pending > 0
+
     def take(self) -> bytes:
         """Returns the bytes to send to the peer, and keeps them no more."""
         return self._outgoing.read()

@@ -98,7 +98,7 @@ class TlsStream(ByteStream):
             await self._flush()  # tells the client why
             self._is_broken = True
             raise anyio.BrokenResourceError from error
-        if not self._sending.locked():  # else whoever sends sends this as well
+        if self.session.has_output:  # a client that wants answers and reads none is not read either
             await self._flush()
 
     async def _flush(self) -> None:
