@@ -31,7 +31,17 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         shaken: done when the handshake is complete, or has failed.
     """
 
-    __slots__ = ("_answers_bytes", "_is_blocked", "_is_made", "_protocol", "_session", "_shaken", "_socket_transport")
+    __slots__ = (
+        "_answers_bytes",
+        "_is_blocked",
+        "_is_lost",
+        "_is_made",
+        "_linger",
+        "_protocol",
+        "_session",
+        "_shaken",
+        "_socket_transport",
+    )
 
     def __init__(self, session: TlsSession, protocol: asyncio.Protocol, shaken: asyncio.Future[None]) -> None:
         super().__init__()
@@ -40,7 +50,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._shaken = shaken
         self._is_made = False
         self._is_blocked = False
+        self._is_lost = False
         self._answers_bytes = 0
+        self._linger: asyncio.TimerHandle | None = None  # while the last bytes are waited for
         self._socket_transport: asyncio.Transport  # set by `connection_made`
 
     # --- Callbacks of the socket's transport ------------------------------------------------------------------------
@@ -75,6 +87,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return True  # keeps the transport open, so that a due reply can still be written
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True  # asyncio fails where a transport that has closed itself is aborted
+        if self._linger is not None:
+            self._linger.cancel()
         if self._is_made:
             self._protocol.connection_lost(error)
         elif not self._shaken.done():
@@ -128,9 +143,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def _close_soon(self) -> None:
         """Closes once what was written has left, within `LINGER_S`."""
         transport = self._socket_transport
+        if transport.is_closing():
+            return
         if transport.get_write_buffer_size():
             transport.close()
-            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
         else:
             transport.abort()
 
@@ -161,7 +178,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._session.close()
             self._flush()
             self._close_soon()
-        else:
+        elif not self._is_lost:
             self._socket_transport.abort()
 
     def is_closing(self) -> bool:

@@ -123,6 +123,11 @@ async def answer(stream: ByteStream) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 (no event is set)
+        await anyio.sleep(0.001)
+
+
 async def read_eof(stream: ByteStream) -> bytes:
     """All that comes before the orderly end."""
     data = b""
@@ -266,14 +271,12 @@ async def test_handshakes_count_as_connections(authority: Authority, certificate
     context = server_context(certificate)
     async with listening(authority, lambda: context, Limits(connections_max=1)) as w:
         async with await w.plain():
-            while not w.server._connections:
-                await anyio.sleep(0.001)
+            await until(lambda: w.server._connections)
             async with await w.connect() as stream:
                 status, body = await answer(stream)
                 assert (status, b"more connections than this server takes" in body) == (503, True)
                 assert await read_eof(stream) == b""
-        while w.server._connections:
-            await anyio.sleep(0.001)
+        await until(lambda: not w.server._connections)
         async with await w.connect() as stream:
             await stream.send(post(b"1"))
             assert await answer(stream) == (200, b"1")
@@ -343,8 +346,7 @@ async def test_a_listener_drains_while_handshakes_are_under_way(authority: Autho
     context = server_context(certificate)
     async with listening(authority, lambda: context, Limits(head_timeout_s=0.5)) as w:
         async with await w.plain() as slow:
-            while not w.server._connections:
-                await anyio.sleep(0.001)
+            await until(lambda: w.server._connections)
             await slow.send(b"\x16\x03")
             await w.server.drain()
             assert not w.server._connections
@@ -372,8 +374,7 @@ async def test_a_flood_of_strangers_does_not_disturb(authority: Authority, certi
             for n in range(20):
                 await stream.send(post(b"%d" % n))
                 assert await answer(stream) == (200, b"%d" % n)
-        while len(w.server._connections) > 1:
-            await anyio.sleep(0.001)
+        await until(lambda: len(w.server._connections) == 1)
 
 
 # --- Certificates ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -162,10 +163,8 @@ def test_a_connection_that_is_cut_off_looks_so(authority: Authority, certificate
 def test_garbage_fails_or_waits(certificate: Path, garbage: bytes) -> None:
     """Nothing else is raised, and nothing of it is taken for what a client has sent."""
     session = TlsSession(server_context(certificate))
-    try:
+    with contextlib.suppress(TlsFailed):
         assert session.receive(garbage) == b""
-    except TlsFailed as error:
-        assert str(error)
     assert not session.is_open
 
 
@@ -248,11 +247,11 @@ def test_a_client_without_a_certificate_is_nobody_or_refused(authority: Authorit
 def test_a_certificate_that_does_not_hold_is_refused(authority: Authority, certificate: Path, tmp_path: Path) -> None:
     """Also where none is required: nobody becomes anonymous by a bad one."""
     stranger = Authority(tmp_path, "stranger").issue("mallory", x509.DNSName("ci.example.com"))
-    with pytest.raises(TlsFailed, match="its certificate is refused: .*issuer"):
+    with pytest.raises(TlsFailed, match=r"its certificate is refused: .*issuer"):
         shown(authority, certificate, stranger)
     with pytest.raises(TlsFailed, match="its certificate is refused: certificate has expired"):
         shown(authority, certificate, authority.issue("old", x509.DNSName("old"), lasts_s=-60))
-    with pytest.raises(TlsFailed, match="its certificate is refused: .*purpose"):
+    with pytest.raises(TlsFailed, match=r"its certificate is refused: .*purpose"):
         shown(authority, certificate, authority.issue("server-only", x509.DNSName("x"), usage=SERVERS))
 
 
