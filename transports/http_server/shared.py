@@ -172,9 +172,8 @@ class ServerContext:
             seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
             return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
         now = 0.0 if self.gate is None else time.time()
-        route = judge(
-            judged, self.surface, scheme=self.scheme_for(peer), address=address, gate=self.gate, peer=peer, now=now
-        )
+        scheme = "https" if peer.is_secure else self.scheme
+        route = judge(judged, self.surface, scheme=scheme, address=address, gate=self.gate, peer=peer, now=now)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
         if isinstance(route, McpRoute) and route.identity.via == INTROSPECTION:
             may_be_kept = False  # its issuer is asked again soon, and may have revoked the token
@@ -182,10 +181,6 @@ class ServerContext:
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
         epoch = None if self.gate is None else self.gate.epoch
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept, gate_epoch=epoch)
-
-    def scheme_for(self, peer: Peer) -> str:
-        """Returns the scheme of URLs for a client: the one that it has used."""
-        return "https" if peer.is_secure else self.scheme
 
     def still_holds(self, admitted: RoutedHead) -> bool:
         """True if a request with the same head would be routed alike now: its caller's identity has not ended."""

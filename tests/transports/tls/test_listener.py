@@ -273,6 +273,7 @@ async def test_handshakes_count_as_connections(authority: Authority, certificate
         async with await w.plain():
             await until(lambda: w.server._connections)
             async with await w.connect() as stream:
+                await stream.send(post(b"1"))
                 status, body = await answer(stream)
                 assert (status, b"more connections than this server takes" in body) == (503, True)
                 assert await read_eof(stream) == b""
