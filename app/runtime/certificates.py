@@ -17,6 +17,8 @@ from ..config.tls_settings import Tls
 
 _NO_CHECK_TIME: Final = 0x200000
 """Source: OpenSSL, include/openssl/x509_vfy.h: X509_V_FLAG_NO_CHECK_TIME. Python has no name for it."""
+_OTHER_KEY: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+"""Reasons of `ssl.SSLError` for a key that is not the certificate's. The last one is that of a key of another kind."""
 _READABLE_BY_ALL: Final = 0o004
 _CLIENTS_FILE: Final = "auth.client_certificates.ca_file"
 
@@ -88,7 +90,7 @@ class ListenerCertificate:
             if is_encrypted:
                 seen = "cannot be opened without core.tls.key_password: set it to the right one"
                 raise StartError(f"{names.certificate_key} {tls.key} is encrypted, and {seen}") from error
-            if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+            if reason in _OTHER_KEY:
                 raise StartError(
                     f"{names.certificate_key} {tls.key} is not the key of {names.certificate} {tls.certificate}: "
                     "name the two files that belong together"

@@ -17,12 +17,12 @@ HOUR_S = 3600.0
 class Authority:
     """Issues certificates below `folder`: `NAME.pem` and `NAME.key`. Its own certificate is `path`."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(self, folder: Path, name: str = "authority", lasts_s: float = HOUR_S) -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
         made = (
-            _builder(self._name, self._name, self._key, HOUR_S)
+            _builder(self._name, self._name, self._key, lasts_s)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(self._key, hashes.SHA256())
         )
@@ -81,7 +81,7 @@ def server_context(certificate: Path, clients: Path | None = None, *, required: 
     return context
 
 
-SERVERS = ExtendedKeyUsageOID.SERVER_AUTH
+SERVERS, CLIENTS = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
 def _named(name: str) -> x509.Name:
