@@ -109,10 +109,8 @@ def test_a_client_certificate_names_its_caller(tmp_path: Path, authority: Author
     config = configured(tmp_path, authority, auth={"client_certificates": clients})
 
     def asked(page: str, certificate: Path | None) -> str:
-        shown = (
-            () if certificate is None else ("--cert", str(certificate), "--key", str(certificate.with_suffix(".key")))
-        )
-        code, said = curl(authority, *shown, f"{url}{page}")
+        shown = [] if certificate is None else ["--cert", certificate, "--key", certificate.with_suffix(".key")]
+        code, said = curl(authority, *map(str, shown), f"{url}{page}")
         assert code == 0, said
         return said
 
