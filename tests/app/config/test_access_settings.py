@@ -38,7 +38,7 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         ("auth: {issuers: [{url: 'https://i', jwks_url: keys}]}", "auth.issuers[0].jwks_url"),
         (
             "auth: {client_certificates: {ca_file: ca.pem}}",
-            "auth.client_certificates: expected core.tls beside it: clients show certificates with TLS only",
+            "auth.client_certificates: got a mapping, expected core.tls beside it: clients show certificates",
         ),
         (
             "auth: {client_certificates: {ca_file: ca.pem, groups: {admin: ['*.example.com']}}}",
@@ -54,7 +54,7 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         ("core: {tls: {certificate: a.pem, key: ' '}}", "core.tls.key"),
         (
             "core: {port: null, unix_socket: /s, tls: {certificate: a.pem, key: a.key}}",
-            "core.tls: expected a core.port beside it: unix_socket has no TLS",
+            "core.tls: got a mapping, expected a core.port beside it: unix_socket has no TLS",
         ),
         (
             "auth: {issuers: [{url: 'https://i', introspect: &i {client_id: a, client_secret: s3cret}}, "
