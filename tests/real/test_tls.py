@@ -13,7 +13,7 @@ from rig import run_client, wrap
 pytestmark = pytest.mark.real
 
 TOOLBOX: Final = Path(__file__).resolve().parents[1] / "app/peers/toolbox.py"
-TEXT: Final = "é" * 200_000
+TEXT: Final = "é" * 50_000
 STEPS: Final = [
     {"op": "tools"},
     {"op": "call", "name": "echo", "arguments": {"text": TEXT}},
