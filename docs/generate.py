@@ -26,7 +26,15 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
-from isthmus.app.config.access_settings import Access, Introspection, Issuer, Rule, Token, TrustedProxy
+from isthmus.app.config.access_settings import (
+    Access,
+    ClientCertificates,
+    Introspection,
+    Issuer,
+    Rule,
+    Token,
+    TrustedProxy,
+)
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
@@ -47,6 +55,7 @@ from isthmus.app.config.settings import (
     Settings,
     Upstream,
 )
+from isthmus.app.config.tls_settings import Tls
 from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
 from isthmus.core.routing.interceptors import ORDER
@@ -75,10 +84,12 @@ MACHINES: Final = {
 
 SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
+    "core.tls": Tls,
     "core.management": Management,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,
+    "auth.client_certificates": ClientCertificates,
     "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,

@@ -14,7 +14,7 @@ from typing import Final
 from .identity import NOTHING, ClientCertificate, Identity
 
 NAME_MAX_CHARS: Final = 512
-"""The longest name. At it: 401."""
+"""The longest name in a certificate that names a caller. At it: 401."""
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
 _DNS_NAME: Final = re.compile(r"[a-z0-9_.-]+")
