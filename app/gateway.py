@@ -44,6 +44,7 @@ from ..transports.http_server.shared import Pages
 from ..transports.reverse_proxy.forwarder import Forwarder, TransparentServer
 from ..transports.stdio.exit_reason import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.stdio.server_process import ChildSpec
+from ..transports.tls.server import ServerTls
 from ..transports.unix.client import UnixAddress
 from ..transports.unix.listener import remove_socket
 from .admin.files import FilePages
@@ -62,6 +63,7 @@ from .disk.lock import InUse, holding
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
+from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
 from .runtime.listeners import open_listeners, serve_lines, surface_of
@@ -99,6 +101,7 @@ class Gateway:
 
     Attributes:
         base_url: the URL of its HTTP listener; empty without one.
+        certificate: that of its listener; None if it does not speak TLS.
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
@@ -110,6 +113,7 @@ class Gateway:
     hub: Hub
     forwarder: Forwarder
     base_url: str = ""
+    certificate: ListenerCertificate | None = None
     tool_counts: dict[str, int] = field(default_factory=dict)
     stderr: dict[str, list[str]] = field(default_factory=dict)
     issuers: Issuers | None = None
@@ -151,10 +155,12 @@ async def running(
         tokens: the tokens of servers, by id; None: those of the settings.
 
     Raises:
-        StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
+        StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use,
+            or the trace cannot be written.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
+    certificate = listener_certificate(settings, names) if listen else None
     gate_settings = to_gate_settings(settings)
     gate = None if gate_settings is None else Gate(gate_settings, _issuers(settings.auth))
     async with contextlib.AsyncExitStack() as stack:
@@ -189,7 +195,10 @@ async def running(
             restored = await restore(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
         # Opened only now: a process that fails to start must not truncate the trace of one that runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
-        listeners, base_url = await open_listeners(settings) if listen else ([], "")
+        tls = None
+        if certificate is not None:
+            tls = ServerTls(certificate.current, handshake_timeout_s=limits.head_timeout_s)
+        listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
         tmp_prefix = workspaces.tmp_prefix
@@ -217,7 +226,7 @@ async def running(
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
-        gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, stderr=stderr)
+        gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
@@ -251,8 +260,8 @@ async def running(
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
-                    for listener in listeners:
-                        await tasks.start(_serve, http, listener, _shielded(serving))
+                    for listener, spoken in listeners:
+                        await tasks.start(_serve, http, listener, spoken, _shielded(serving))
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
                         scope = _shielded(serving)
@@ -317,12 +326,13 @@ async def _run_hub(hub: Hub, *, task_status: anyio.abc.TaskStatus[None]) -> None
 async def _serve(
     http: HttpServer,
     listener: anyio.abc.Listener[anyio.abc.SocketStream],
+    tls: ServerTls | None,
     scope: anyio.CancelScope,
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
     with scope:
-        await http.serve(listener, task_status=task_status)
+        await http.serve(listener, tls=tls, task_status=task_status)
 
 
 async def _run_own_sessions(

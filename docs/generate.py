@@ -26,7 +26,16 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
-from isthmus.app.config.access_settings import Access, Introspection, Issuer, IssuerClient, Rule, Token, TrustedProxy
+from isthmus.app.config.access_settings import (
+    Access,
+    ClientCertificates,
+    Introspection,
+    Issuer,
+    IssuerClient,
+    Rule,
+    Token,
+    TrustedProxy,
+)
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
@@ -48,6 +57,7 @@ from isthmus.app.config.settings import (
     Settings,
     Upstream,
 )
+from isthmus.app.config.tls_settings import Tls
 from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
 from isthmus.core.routing.interceptors import ORDER
@@ -76,6 +86,7 @@ MACHINES: Final = {
 
 SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
+    "core.tls": Tls,
     "core.management": Management,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
@@ -83,6 +94,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "auth.issuers[].client": IssuerClient,
     "profiles[]": Profile,
     "profiles[].servers[]": ProfileServer,
+    "auth.client_certificates": ClientCertificates,
     "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,

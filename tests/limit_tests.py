@@ -390,6 +390,12 @@ LIMIT_TESTS: Final = {
     "core/wire/sse.py::LINES_MAX": "core/wire/test_sse.py::test_an_event_of_too_many_lines_is_dropped_and_skipped",
     "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
     "core/access/gate.py::PRINCIPALS_MAX": "core/access/test_gate.py::test_the_principal_seen_first_is_forgotten_first",
+    "core/access/client_certificates.py::NAME_MAX_CHARS": (
+        "core/access/test_client_certificates.py::test_an_unusable_name_is_refused"
+    ),
+    "transports/tls/asyncio_transport.py::ANSWERS_MAX_BYTES": (
+        "transports/tls/test_listener.py::test_a_client_that_asks_for_answers_and_reads_none_is_closed"
+    ),
     "transports/http_server/shared.py::DENIALS_MAX": "app/gateway/test_access.py::test_denials_do_not_fill_the_log",
     "transports/http_server/shared.py::PATH_MAX_CHARS": (
         "app/gateway/test_access.py::test_denials_are_in_the_audit_log_without_secrets"

@@ -148,10 +148,12 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
     "transports/stdio": ("transports/base",),
     "transports/unix": ("transports/base", "transports/stdio"),
     "transports/reverse_proxy": ("transports/base",),
+    "transports/tls": ("transports/base",),
     "transports/http_server": (
         "transports/base",
         "transports/http1",
         "transports/reverse_proxy",
+        "transports/tls",
         "transports/websocket",
     ),
     "transports": ("transports/base", "transports/http1"),

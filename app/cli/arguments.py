@@ -137,6 +137,12 @@ def parser() -> argparse.ArgumentParser:
         help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
     )
+    wrap.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="listen with TLS: its certificate, followed by those of intermediate authorities, as PEM; needs --tls-key",
+    )
+    wrap.add_argument("--tls-key", metavar="FILE", help="the private key of --tls-certificate, as PEM")
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     wrap.add_argument("--open", action="store_true", help="open a browser if the server wants a login; else none is")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)

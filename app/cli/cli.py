@@ -34,6 +34,7 @@ from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
 from ..runtime.allocator import return_free_memory
+from ..runtime.certificates import unusable_certificate
 from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
@@ -116,6 +117,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             )
         if options.pass_header:
             raise ConfigError("got --pass-header with --listen stdio, expected it with HOST:PORT only")
+        wrap.tls_of(options, has_port=False)
         core = Core(max_request_bytes=options.max_request_bytes)
         settings = wrap.to_settings(options, upstream, id, core, is_inspected=True)
         is_lasting = options.storage is not None
@@ -133,6 +135,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         host=host,
         port=port,
         unix_socket=http_path,
+        tls=wrap.tls_of(options, has_port=port is not None),
         allowed_hosts=hosts,
         allowed_origins=origins,
         max_request_bytes=options.max_request_bytes,
@@ -205,6 +208,8 @@ async def _serve_http(
         login_command=login_command,
         tokens=None if login is None else login.tokens,
     ) as service:
+        if service.certificate is not None:
+            stop.reload = service.certificate.reload
         if is_quiet:
             reports = [
                 ServerReport(id=server.id, is_unasked=True, is_transparent=not server.inspect)
@@ -349,7 +354,7 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         reports = await _probe_all(service, is_logged=False, is_thorough=True)
         problems = await service.issuer_problems()
     is_good, is_translated = True, False
-    for problem in filter(None, [who_may(settings), *problems]):
+    for problem in filter(None, (who_may(settings), unusable_certificate(settings), *problems)):
         output.say(f"WARNING {problem}")
         is_good = False
     for server, report in zip(settings.servers, reports, strict=True):

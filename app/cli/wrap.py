@@ -14,6 +14,7 @@ from ...transports.base.tokens import TokensOf
 from ..base import logs
 from ..config.load import ConfigError
 from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
+from ..config.tls_settings import Tls
 from ..config.value_checks import check_selection
 
 _CODE_FOLLOWS = ("-c", "-e", "-m")
@@ -71,6 +72,25 @@ def to_settings(
         raise ConfigError("got --open with what no login is for, expected it with a URL alone")
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
     return Settings(core=core, storage=storage, servers=(server,))
+
+
+def tls_of(options: argparse.Namespace, *, has_port: bool) -> Tls | None:
+    """Returns what the options say about TLS; None: plain HTTP.
+
+    Raises:
+        ConfigError: one option without the other, or without a port.
+    """
+    certificate, key = options.tls_certificate, options.tls_key
+    if certificate is None and key is None:
+        return None
+    if not has_port:
+        raise ConfigError("got --tls-certificate or --tls-key, expected them with --listen HOST:PORT only")
+    if certificate is None or key is None:
+        given, lacking = (
+            ("--tls-key", "--tls-certificate") if certificate is None else ("--tls-certificate", "--tls-key")
+        )
+        raise ConfigError(f"got {given} without {lacking}, expected both")
+    return Tls(certificate=os.path.abspath(certificate), key=os.path.abspath(key))
 
 
 class WrapLogin(NamedTuple):

@@ -48,6 +48,7 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
     return GateSettings(
         tokens=tuple(tokens),
         unix_peers=auth.unix_peers,
+        certificates=None if auth.client_certificates is None else _groups_by_name(auth.client_certificates),
         proxy=None if auth.proxy is None else _proxy(auth.proxy),
         allows_anonymous=auth.anonymous == "allow",
         lets_links_in=auth.links == "enough",
@@ -99,6 +100,11 @@ def _token(token: access_settings.Token) -> StaticToken:
         groups=frozenset(token.groups),
         expires_at=None if token.expires is None else day_of(token.expires),
     )
+
+
+def _groups_by_name(clients: access_settings.ClientCertificates) -> dict[str, frozenset[str]]:
+    names = {name for listed in clients.groups.values() for name in listed}
+    return {name: frozenset(group for group, listed in clients.groups.items() if name in listed) for name in names}
 
 
 def _proxy(proxy: access_settings.TrustedProxy) -> Proxy:

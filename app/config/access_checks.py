@@ -8,10 +8,11 @@ from datetime import UTC, date, datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 
+from ...core.access.client_certificates import is_name
 from ...core.access.issuer_settings import ALGORITHMS
 from ..base.problem import Problem
 from .access_settings import Auth, Issuer
-from .value_checks import check_header_name, check_url
+from .value_checks import check_header_name, check_path, check_url
 
 UNIX: Final = "unix"
 """Stands for the peers of Unix sockets in `auth.proxy.peers`."""
@@ -45,6 +46,14 @@ def check_auth(auth: Auth, is_sound: Callable[[str], bool]) -> Iterator[Problem]
     if sum(issuer.introspect is not None for issuer in auth.issuers) > 1:
         right = "one issuer with it at most: a token that is no JWT does not say whose it is"
         yield Problem("auth.issuers", right, "got introspect at several")
+    clients = auth.client_certificates if is_sound("auth.client_certificates") else None
+    if clients is not None:
+        yield from check_path("auth.client_certificates.ca_file", clients.ca_file)
+        for group, listed in clients.groups.items():
+            for i, name in enumerate(listed):
+                if not is_name(name):
+                    right = "a URI, a DNS name in lower case, or an e-mail address, as in certificates"
+                    yield Problem(f"auth.client_certificates.groups.{group}[{i}]", right, f"got {name[:60]!r}")
     if is_sound("auth.proxy") and auth.proxy is not None:
         for i, peer in enumerate(auth.proxy.peers):
             if network_of(peer) is None and peer != UNIX:

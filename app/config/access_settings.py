@@ -34,6 +34,21 @@ class TrustedProxy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     groups: Annotated[str | None, about("The header with the user's groups, separated by commas.")] = None
 
 
+class ClientCertificates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Certificates that clients show with TLS. The caller is the first URI among the subject alternative names, else
+    the first DNS name, else the first e-mail address."""
+
+    ca_file: Annotated[
+        str, Meta(min_length=1, description="File with the authorities whose certificates are accepted, as PEM.")
+    ]
+    required: Annotated[
+        bool, about("End the handshake with a client that shows none. false: it may show a token instead.")
+    ] = False
+    groups: Annotated[
+        dict[str, Texts], about("The callers in each group, by the names in their certificates, whole.")
+    ] = {}
+
+
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The scopes and groups that a caller needs."""
 
@@ -116,6 +131,9 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unix_peers: Annotated[
         bool, about("A client of a Unix socket is recognised as the user of its process: uid:NUMBER.")
     ] = False
+    client_certificates: Annotated[
+        ClientCertificates | None, about("Certificates of clients, where core.tls is set.")
+    ] = None
     proxy: Annotated[TrustedProxy | None, about("A proxy in front that identifies callers.")] = None
     links: Annotated[
         Literal["enough", "authenticated"],
@@ -133,4 +151,5 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def recognises(self) -> bool:
         """True if there is a way for callers to be recognised."""
-        return bool(self.reads_tokens or self.unix_peers or self.proxy is not None)
+        others = (self.client_certificates, self.proxy)
+        return bool(self.reads_tokens or self.unix_peers or any(each is not None for each in others))

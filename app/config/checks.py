@@ -45,6 +45,9 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         yield from _core(settings.core)
     if is_sound("auth"):
         yield from check_auth(settings.auth, is_sound)
+        if settings.auth and settings.auth.client_certificates is not None and is_sound("core"):
+            if settings.core.tls is None:
+                yield Problem("auth.client_certificates", "core.tls beside it: clients show certificates with TLS only")
     if is_sound("storage"):
         yield from check_path("storage.root", settings.storage.root)
     if is_sound("sessions.request_state_keys"):
@@ -111,6 +114,11 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_socket_path("core.unix_socket", core.unix_socket)
     elif core.port is None:
         yield Problem("core.port", "a port, or a unix_socket to listen on instead")
+    if core.tls is not None:
+        yield from check_path("core.tls.certificate", core.tls.certificate)
+        yield from check_path("core.tls.key", core.tls.key)
+        if core.port is None:
+            yield Problem("core.tls", "a core.port beside it: unix_socket has no TLS")
     for i, origin in enumerate(core.allowed_origins):
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):

@@ -304,14 +304,20 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 
-    base_url = settings.core.public_base_url
+    base_url, tls, clients = settings.core.public_base_url, settings.core.tls, settings.auth.client_certificates
+    if tls is not None:
+        tls = msgspec.structs.replace(tls, certificate=absolute(tls.certificate), key=absolute(tls.key))
+    if clients is not None:
+        clients = msgspec.structs.replace(clients, ca_file=absolute(clients.ca_file))
     return msgspec.structs.replace(
         settings,
         core=msgspec.structs.replace(
             settings.core,
             public_base_url=base_url and base_url.rstrip("/"),
             unix_socket=settings.core.unix_socket and absolute(settings.core.unix_socket),
+            tls=tls,
         ),
+        auth=msgspec.structs.replace(settings.auth, client_certificates=clients),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
         servers=tuple(map(settled, settings.servers)),
     )

@@ -17,6 +17,7 @@ from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
 from .login_settings import Login
 from .profile_settings import Profile
+from .tls_settings import Tls
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -47,6 +48,9 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 8932
     unix_socket: Annotated[
         str | None, about("Path of a Unix domain socket to listen on for HTTP as well. Only its owner may connect.")
+    ] = None
+    tls: Annotated[
+        Tls | None, about("Speak TLS on host and port, and nothing else. null: plain HTTP. unix_socket has none.")
     ] = None
     public_base_url: Annotated[
         str | None, about("What upload and download links start with, where clients reach this host by another name.")

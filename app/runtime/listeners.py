@@ -18,6 +18,7 @@ from ...core.wire.http.admin_routes import Management
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import Surface
 from ...core.wire.http.url import DEFAULT_PORTS
+from ...transports.tls.server import ServerTls
 from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules
@@ -30,21 +31,28 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _log = logging.getLogger("isthmus.server")
 
 
-async def open_listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
+HttpListener = tuple[anyio.abc.Listener[anyio.abc.SocketStream], ServerTls | None]
+"""A listener for HTTP, and the TLS that its clients have to speak."""
+
+
+async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[list[HttpListener], str]:
     """Opens the HTTP listeners. Returns them and the base URL.
+
+    Args:
+        tls: that of the port; None: it speaks plain HTTP.
 
     Raises:
         StartError: the address is taken or may not be used.
     """
     path, port = settings.core.unix_socket, settings.core.port
-    listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
+    listeners: list[HttpListener] = []
     base_url = "http://localhost"
     if port is not None:
         listener, base_url = await _listener(settings, port)
-        listeners.append(listener)
+        listeners.append((listener, tls))
     if path is not None:
         try:
-            listeners.append(await http_listener(path))
+            listeners.append((await http_listener(path), None))
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listeners, base_url
@@ -92,7 +100,8 @@ async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[a
         raise StartError(_why_not_listening(host, port, error)) from error
     bound = listener.extra(anyio.abc.SocketAttribute.local_port)
     shown = "127.0.0.1" if is_wildcard(host) else host
-    return listener, f"http://{f'[{shown}]' if ':' in shown else shown}:{bound}"
+    scheme = "http" if settings.core.tls is None else "https"
+    return listener, f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{bound}"
 
 
 def _why_not_listening(host: str, port: int, error: OSError) -> str:

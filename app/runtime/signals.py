@@ -1,5 +1,8 @@
 """SIGTERM, SIGINT and SIGHUP: the first signal stops a run in order, a second one ends it at once.
 
+SIGHUP has another meaning for work that can read its files again: then it does only that, unless the terminal of this
+process was closed.
+
 Supervisors signal a whole process group, and some tools signal a process and then its group. So a signal within
 `SAME_SIGNAL_S` of the first counts as a repetition and is ignored.
 """
@@ -12,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import anyio
+from anyio import to_thread
 
 SAME_SIGNAL_S: Final = 1.0
 
@@ -21,10 +25,12 @@ class Stop:
 
     Attributes:
         order: called at the first signal; cancels the work unless it is replaced.
+        reload: called in a thread, at SIGHUP; None: SIGHUP stops the work.
     """
 
     def __init__(self, order: Callable[[], None]) -> None:
         self.order = order
+        self.reload: Callable[[], None] | None = None
 
 
 async def stoppable(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
@@ -48,12 +54,25 @@ def _signals() -> list[signal.Signals]:
 
 async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
     first_at: float | None = None
+    had_terminal = _has_terminal()
     async for number in signals:
-        if first_at is None:
+        is_closed = had_terminal and not _has_terminal()
+        if number == signal.SIGHUP and stop.reload is not None and first_at is None and not is_closed:
+            await to_thread.run_sync(stop.reload)
+        elif first_at is None:
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:
             _end_by(number)
+
+
+def _has_terminal() -> bool:
+    """True if this process has a controlling terminal, which SIGHUP would be about."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
 
 
 def _end_by(number: signal.Signals) -> None:

@@ -2,7 +2,7 @@
 
 The ways of identifying a caller stand beside each other, and the one whose form a request has decides about it. A token
 that one of them refuses is not shown to the next. The order is: a header of a proxy that is trusted, a bearer token,
-the user of a Unix socket, and nobody.
+the certificate of the client, the user of a Unix socket, and nobody.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from .client_certificates import from_certificate
 from .identity import ANONYMOUS, Identity, Peer
 from .issuer_answers import Refused, Unavailable, Waits
 from .issuers import Issuers
@@ -52,11 +53,13 @@ class GateSettings(msgspec.Struct, frozen=True):
 
     Attributes:
         unix_peers: a peer of a Unix socket is its user: the principal is `uid:` and the number.
+        certificates: a client is who its certificate names. The groups of each name; None: certificates name nobody.
         allows_anonymous: callers without credentials are let in, as the anonymous principal "".
     """
 
     tokens: tuple[StaticToken, ...] = ()
     unix_peers: bool = False
+    certificates: dict[str, frozenset[str]] | None = None
     proxy: TrustedProxy | None = None
     allows_anonymous: bool = False
     lets_links_in: bool = True
@@ -97,6 +100,14 @@ class Gate:
         self.lets_links_in = settings.lets_links_in
         self.issuers = issuers
         self._let_in: dict[str, float] = {}  # by principal: until when its tokens hold
+
+    @property
+    def expected(self) -> str:
+        """What a caller without credentials is asked for."""
+        if self._settings.certificates is None:
+            return "the header Authorization: Bearer TOKEN"
+        has_tokens = bool(self._tokens) or self.issuers is not None
+        return f"a client certificate{', or the header Authorization: Bearer TOKEN' if has_tokens else ''}"
 
     @property
     def epoch(self) -> int:
@@ -142,6 +153,10 @@ class Gate:
                 return Denied(f"got {len(lines)} headers Authorization, expected one", 400)
             if lines:
                 return self._from_token(lines[0], audiences, now)
+        if settings.certificates is not None and peer.certificate is not None:
+            if settings.proxy is None or not _is_trusted(settings.proxy, peer):  # else it names the proxy, not a caller
+                named = from_certificate(peer.certificate, settings.certificates, now)
+                return Denied(named) if isinstance(named, str) else named
         if settings.unix_peers and peer.uid is not None:
             return Identity(f"uid:{peer.uid}", via="unix")
         return ANONYMOUS if settings.allows_anonymous else Denied()

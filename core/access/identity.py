@@ -19,12 +19,14 @@ class Identity(msgspec.Struct, frozen=True):
     """The caller of a request, and what it may ask for.
 
     Attributes:
-        principal: the source and the name of the caller, such as `token:ci`, `uid:1000` or `jwt:<issuer>|<subject>`;
-            "" is anonymous. It owns sessions, files and tasks, so nothing that changes with a new token is part of it.
+        principal: the source and the name of the caller, such as `token:ci`, `cert:ci.example.com`, `uid:1000` or
+            `jwt:<issuer>|<subject>`; "" is anonymous. It owns sessions, files and tasks, so nothing that changes with a
+            new token is part of it.
         scopes: what the caller's token allows.
         groups: the groups that the caller is in.
         expires_at: Unix seconds until which the identity holds; None: it does not end by itself.
-        via: how it was established: `token`, `jwt`, `introspection`, `unix` or `proxy`; "" for anonymous.
+        via: how it was established: `token`, `jwt`, `introspection`, `certificate`, `unix` or `proxy`; "" for
+            anonymous.
         client_id: the OAuth client that the token was issued to, for the audit log.
         token_id: a hash of the token's id, for the audit log; never the token.
     """
@@ -45,6 +47,20 @@ class Identity(msgspec.Struct, frozen=True):
 ANONYMOUS: Final = Identity("")
 
 
+class ClientCertificate(msgspec.Struct, frozen=True):
+    """The certificate of a client, which the driver has verified: the client has its key, and an authority that is
+    trusted has issued it. Its subject alternative names (RFC 5280, 4.2.1.6) are listed by kind.
+
+    Attributes:
+        expires_at: Unix seconds, its `notAfter`.
+    """
+
+    expires_at: float
+    uris: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    emails: tuple[str, ...] = ()
+
+
 class Peer(msgspec.Struct, frozen=True):
     """The program at the other end of a connection.
 
@@ -52,11 +68,15 @@ class Peer(msgspec.Struct, frozen=True):
         host: its IP address; "" if it has none, as on a Unix socket, or is gone.
         uid: its user id, as the operating system tells it of a Unix socket; None: not known.
         is_unix: it has connected to a Unix socket.
+        is_secure: it has connected with TLS, which the driver ends.
+        certificate: what it has shown to identify itself with TLS; None: nothing.
     """
 
     host: str = ""
     uid: int | None = None
     is_unix: bool = False
+    is_secure: bool = False
+    certificate: ClientCertificate | None = None
 
 
 NOBODY: Final = Peer()

@@ -67,7 +67,7 @@ class Limits(
     connection is kept. Browsers and proxies send up to about 50, and usual servers stop at 100. At it: 431."""
     head_timeout_s: float = 20.0
     """Time from a request's first byte to the end of its headers, so that slow senders do not hold a socket for longer.
-    At it: 408, and the connection is closed."""
+    A TLS handshake may take as long. At it: 408, and the connection is closed; a handshake is broken off."""
     body_timeout_s: float = 60.0
     """Silence within a request body after which its sender is given up. At it: 408, and the connection is closed; an
     upload leaves nothing."""

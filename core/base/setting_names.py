@@ -16,6 +16,8 @@ class SettingNames(msgspec.Struct, frozen=True):
         storage: the folder for files and records.
         ca_file: the file of the authorities whose certificates are trusted.
         proxy: the proxy that a server is reached through.
+        certificate: the file of the listener's certificate.
+        certificate_key: the file of its private key.
     """
 
     headers: str = "upstream.headers or upstream.auth, or come from clients with upstream.pass_headers"
@@ -23,6 +25,8 @@ class SettingNames(msgspec.Struct, frozen=True):
     storage: str = "storage.root"
     ca_file: str = "upstream.ca_file"
     proxy: str = "upstream.proxy"
+    certificate: str = "core.tls.certificate"
+    certificate_key: str = "core.tls.key"
 
 
 KEYS: Final = SettingNames()
@@ -33,5 +37,7 @@ OPTIONS: Final = SettingNames(
     storage="--storage",
     ca_file="--ca-file",
     proxy="--proxy",
+    certificate="--tls-certificate",
+    certificate_key="--tls-key",
 )
 """The names in the command line of `isthmus wrap`."""

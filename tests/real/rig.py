@@ -296,7 +296,7 @@ class Proxy(Process):
     """`isthmus` as an HTTP server, once its banner is out.
 
     Attributes:
-        base_url: `http://127.0.0.1:PORT`.
+        base_url: `http://127.0.0.1:PORT`, or https.
         port: that port.
     """
 
@@ -304,7 +304,7 @@ class Proxy(Process):
     port: int
 
     def wait_ready(self) -> None:
-        match = self.wait_line(r"listens on (http://127\.0\.0\.1:([0-9]+))")
+        match = self.wait_line(r"listens on (https?://127\.0\.0\.1:([0-9]+))")
         self.base_url, self.port = match[1], int(match[2])
         self.wait_line(r"for a client's configuration")
 
@@ -316,7 +316,7 @@ class Proxy(Process):
     @property
     def socket_url(self) -> str:
         """The URL of its only server, for WebSocket clients."""
-        return f"ws://127.0.0.1:{self.port}/ws"
+        return f"{self.base_url.replace('http', 'ws', 1)}/ws"
 
     @property
     def sse_url(self) -> str:

@@ -18,6 +18,7 @@ from ..base.clock import loop_clock
 from ..base.outbox import Outbox
 from ..base.stream_socket import is_unix, peer_host_of, peer_of, socket_of
 from ..base.wire import LINGER_S, Silent
+from ..tls.stream import TlsStream
 from .connection import Connection
 from .shared import ServerContext
 
@@ -101,9 +102,13 @@ class StreamWire:
         raw = socket_of(self._stream)
         if raw is not None:
             cut(raw.fileno())
+        if isinstance(self._stream, TlsStream):
+            self._stream.session.cut()
 
     @property
     def peer(self) -> Peer:
+        if isinstance(self._stream, TlsStream):
+            return Peer(peer_host_of(self._stream), is_secure=True, certificate=self._stream.session.certificate)
         raw = socket_of(self._stream)
         return peer_of(raw) if is_unix(raw) else Peer(peer_host_of(self._stream))
 
@@ -160,4 +165,4 @@ class StreamWire:
         try:
             await self._stream.send_eof()
         except (*LOST, OSError, RuntimeError):  # uvloop: RuntimeError if closed already
-            pass  # with TLS there is no half-close: the client notices the end when the connection closes
+            pass  # the client notices the end when the connection closes

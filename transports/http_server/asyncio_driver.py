@@ -23,6 +23,7 @@ from ...core.base.limits import KIB
 from ..base.abort import cut
 from ..base.stream_socket import is_unix, peer_of
 from ..base.transport_stream import TransportStream
+from ..tls.asyncio_transport import SESSION
 from .connection import Connection
 from .framing import FOREVER
 from .shared import ServerContext
@@ -53,6 +54,7 @@ class HttpProtocol(asyncio.Protocol):
         "_has_ended",
         "_is_blocked",
         "_is_made",
+        "_is_resuming",
         "_listening",
         "_loop",
         "_on_end",
@@ -78,6 +80,7 @@ class HttpProtocol(asyncio.Protocol):
         self._unsent_bytes = 0
         self._has_ended = False
         self._is_made = False
+        self._is_resuming = False
         self._transport: asyncio.Transport  # set by `connection_made`
         self.connection = Connection(self, listening)
 
@@ -123,11 +126,14 @@ class HttpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_blocked = False
+        self._is_resuming = True
         self._write_deadline = FOREVER
         try:
             self.connection.handle_written()
         except Exception:
             self._fail()
+        finally:
+            self._is_resuming = False
 
     def _fail(self) -> None:
         """Ends this connection after an error of our own, which must not disturb other clients."""
@@ -201,18 +207,24 @@ class HttpProtocol(asyncio.Protocol):
         self._has_ended = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._is_made:
+        if self._is_resuming:  # asyncio closes a transport twice that is aborted while it resumes its protocol
+            self._loop.call_soon(self._transport.abort)
+        elif self._is_made:
             self._transport.abort()
         self._on_end(self.connection)
 
     def cut(self) -> None:
-        raw = self._transport.get_extra_info("socket")
+        raw, tls = self._transport.get_extra_info("socket"), self._transport.get_extra_info(SESSION)
         if raw is not None:
             cut(raw.fileno())
+        if tls is not None:
+            tls.cut()
 
     @property
     def peer(self) -> Peer:
-        address = self._transport.get_extra_info("peername")
+        address, tls = self._transport.get_extra_info("peername"), self._transport.get_extra_info(SESSION)
+        if tls is not None:
+            return Peer(address[0] if address else "", is_secure=True, certificate=tls.certificate)
         if isinstance(address, tuple):
             return Peer(address[0])
         raw = self._transport.get_extra_info("socket")

@@ -322,12 +322,14 @@ class Connection:
     def _forward(self, route: ForwardRoute, head: RequestHead) -> None:
         assert self._listening.forwarder is not None
         self._framing.enter(Phase.FORWARD)
+        peer = self._wire.peer
+        scheme = "https" if peer.is_secure else self._listening.scheme
         self._writer.exchange = Exchange(self._writer, HttpReply(), head_only=self._framing.head_only)
         forwarded = ForwardedRequest(
             self._listening.forwarder,
             route,
             Head(head.method, head.target, head.headers, head.version),
-            Sender(self._wire.peer.host, route.host, self._listening.scheme),
+            Sender(peer.host, route.host, scheme),
             framing=self._framing,
             writer=self._writer,
             wire=self._wire,

@@ -22,6 +22,9 @@ REQUEST_READ_MAX_BYTES: Final = 64 * 1024
 answer."""
 
 
+_NO_DESCRIPTOR_LEFT: Final = "this server has no free file descriptor; try again later"
+
+
 class Reserve:
     """The descriptor held for one listener."""
 
@@ -41,12 +44,13 @@ class Reserve:
             os.close(self._fd)
             self._fd = None
 
-    def turn_away(self, listener: socket.socket, count_max: int) -> None:
+    def turn_away(self, listener: socket.socket, count_max: int, *, is_told: bool = True) -> None:
         """Accepts the connections that wait, at most `count_max`, answers each with a 503 and closes it. Nothing
         blocks. Without the descriptor, they go on waiting.
 
         Args:
             listener: a socket that listens and does not block.
+            is_told: clients get the answer; else they speak TLS, and are closed without one.
         """
         self.fill()
         for _ in range(count_max):
@@ -58,7 +62,7 @@ class Reserve:
             except OSError:  # BlockingIOError: no connection is left
                 return
             else:
-                _refuse(accepted)
+                _refuse(accepted, turned_away(_NO_DESCRIPTOR_LEFT) if is_told else b"")
             finally:
                 self.fill()
 
@@ -71,9 +75,9 @@ def turned_away(message: str) -> bytes:
     return b"\r\n".join([*lines, b"", refused.body])
 
 
-def _refuse(accepted: socket.socket) -> None:
+def _refuse(accepted: socket.socket, answer: bytes) -> None:
     with accepted, contextlib.suppress(OSError):
         accepted.setblocking(False)
-        accepted.send(turned_away("this server has no free file descriptor; try again later"))
+        accepted.send(answer)
         accepted.shutdown(socket.SHUT_WR)
         accepted.recv(REQUEST_READ_MAX_BYTES)

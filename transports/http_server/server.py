@@ -31,6 +31,9 @@ from ..base.stream_socket import peer_host_of
 from ..base.traffic import Counts
 from ..base.transport_stream import TransportStream
 from ..reverse_proxy.forwarder import Forwarder
+from ..tls.asyncio_transport import connect_tls
+from ..tls.server import ServerTls
+from ..tls.stream import TlsStream
 from .anyio_driver import StreamWire
 from .asyncio_driver import Connect, HttpProtocol
 from .connection import Connection
@@ -40,6 +43,8 @@ from .shared import Pages, ServerContext
 TURNED_AWAY_MAX: Final = 64
 """Connections beyond `Limits.connections_max` that are accepted to be answered with a 503, and connections answered so
 before a pause when no descriptor is free. At it: no more connections are accepted."""
+TURN_AWAY_S: Final = 1.0
+"""The longest that a client which is turned away is waited for."""
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
@@ -84,7 +89,7 @@ class HttpServer:
     Args:
         surface: the server's paths and host names.
         pages: answers requests for pages outside the protocol.
-        scheme: `https` when the streams given to `handle` are TLS.
+        scheme: `https` when the streams given to `handle` are TLS already.
         forwarder: forwards requests to the surface's transparent servers; needed if there are any.
         counts: counters of file transfers; None: not wanted.
         gate: decides who a request is from; None: nobody is asked.
@@ -126,12 +131,17 @@ class HttpServer:
         self._room: anyio.Event | None = None  # while an accepting task waits for room
 
     async def serve(
-        self, listener: Listener[SocketStream], *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self,
+        listener: Listener[SocketStream],
+        *,
+        tls: ServerTls | None = None,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accepts connections until `drain`, and returns when the last of them is closed. Closes the listener.
 
         Args:
             listener: as `anyio.create_tcp_listener` returns it.
+            tls: what its clients have to speak; None: plain HTTP.
         """
         async with anyio.create_task_group() as timers:
             timers.start_soon(self._keep_alive)
@@ -145,17 +155,23 @@ class HttpServer:
                         assert isinstance(inner, SocketListener)
                         keep_alive(inner.extra(SocketAttribute.raw_socket, None))  # for what it accepts
                         if uses_protocols(self._protocols):
-                            tasks.start_soon(self._serve_protocols, inner, connections)
+                            tasks.start_soon(self._serve_protocols, inner, connections, tls)
                         else:
                             raw = inner.extra(SocketAttribute.raw_socket, None)
-                            take = partial(self._take_stream, connections)
-                            tasks.start_soon(self._accept, inner.accept, take, raw)
+                            take = partial(self._take_stream, connections, tls)
+                            tasks.start_soon(self._accept, inner.accept, take, raw, tls)
                 self._listeners.discard(listener)
             timers.cancel_scope.cancel()
 
-    async def handle(self, stream: ByteStream) -> None:
-        """Serves one connection, and closes it. Raises nothing but cancellation: an error of our own is logged."""
+    async def handle(self, stream: ByteStream, tls: ServerTls | None = None) -> None:
+        """Serves one connection, and closes it. Raises nothing but cancellation: an error of our own is logged.
+
+        Args:
+            tls: what the client has to speak on the stream; None: plain HTTP.
+        """
         owner = address_owner(peer_host_of(stream))
+        if tls is not None:
+            stream = TlsStream(stream, tls)
         if not self._room_for.has_room(owner):
             await _turn_away(stream)
             return
@@ -196,13 +212,18 @@ class HttpServer:
             await self._all_gone.wait()
 
     async def _accept(
-        self, accept: Callable[[], Awaitable[T]], take: Callable[[T], None], raw: socket.socket | None
+        self,
+        accept: Callable[[], Awaitable[T]],
+        take: Callable[[T], None],
+        raw: socket.socket | None,
+        tls: ServerTls | None,
     ) -> None:
         """Accepts one connection after another. If the system has no room for more, those there are go on, and
         accepting is tried again.
 
         Args:
-            raw: the socket that listens. Without a free descriptor, the clients that wait there get a 503.
+            raw: the socket that listens. Without a free descriptor, the clients that wait there get a 503, unless they
+                speak TLS.
         """
         log_again_at = 0.0
         with contextlib.closing(Reserve()) as reserve:
@@ -224,7 +245,7 @@ class HttpServer:
                         _log.error("cannot accept connections for now: %s", reason.strerror)
                         log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
                     if raw is not None and reason.errno in NO_DESCRIPTOR:
-                        reserve.turn_away(raw, TURNED_AWAY_MAX)
+                        reserve.turn_away(raw, TURNED_AWAY_MAX, is_told=tls is None)
                     await anyio.sleep(ACCEPT_PAUSE_S)
                 else:
                     self._accepted += 1
@@ -237,13 +258,13 @@ class HttpServer:
             self._room.set()
             self._room = None
 
-    def _take_stream(self, connections: TaskGroup, stream: ByteStream) -> None:
+    def _take_stream(self, connections: TaskGroup, tls: ServerTls | None, stream: ByteStream) -> None:
         pause_until_read(stream)
-        connections.start_soon(self._handle_accepted, stream)
+        connections.start_soon(self._handle_accepted, stream, tls)
 
-    async def _handle_accepted(self, stream: ByteStream) -> None:
+    async def _handle_accepted(self, stream: ByteStream, tls: ServerTls | None) -> None:
         try:
-            await self.handle(stream)
+            await self.handle(stream, tls)
         finally:
             self._note_closed()
 
@@ -284,19 +305,24 @@ class HttpServer:
         try:
             stream = TransportStream()
             with contextlib.suppress(OSError):  # the client is gone already
-                await connect(stream)
-                await _turn_away(stream)
+                with anyio.move_on_after(TURN_AWAY_S) as connecting:
+                    await connect(stream)
+                if not connecting.cancelled_caught:
+                    await _turn_away(stream)
         finally:
             on_end(None)
 
-    async def _serve_protocols(self, listener: SocketListener, tasks: TaskGroup) -> None:
+    async def _serve_protocols(self, listener: SocketListener, tasks: TaskGroup, tls: ServerTls | None) -> None:
         """Serves until the listener and every connection that it accepted are closed."""
         served = _Served()
 
         def take(arrived: tuple[socket.socket, str]) -> None:
             accepted, peer_host = arrived
-            connection = self._serve_transport(partial(_connect_socket, accepted), peer_host, tasks, on_end, end)
-            served.add(connection)
+            if tls is None:
+                connect = partial(_connect_socket, accepted)
+            else:
+                connect = partial(connect_tls, accepted, peer_host, tls)
+            served.add(self._serve_transport(connect, peer_host, tasks, on_end, end))
 
         def on_end(connection: Connection | None) -> None:
             self._note_closed()
@@ -306,7 +332,7 @@ class HttpServer:
 
         try:
             raw = listener.extra(SocketAttribute.raw_socket)
-            await self._accept(partial(self._accept_socket, raw, count(1)), take, raw)
+            await self._accept(partial(self._accept_socket, raw, count(1)), take, raw, tls)
             await served.wait_none()
         finally:
             for connection in list(served.connections):
@@ -395,11 +421,11 @@ async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -
 async def _turn_away(stream: ByteStream) -> None:
     """Answers with a 503, at little cost."""
     answer = turned_away("got more connections than this server takes, expected fewer; try again later")
-    with anyio.move_on_after(1.0):
+    with anyio.move_on_after(TURN_AWAY_S):
         try:
             await stream.send(answer)
             await stream.receive()  # closing a socket with unread bytes could discard the answer
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
-    with anyio.move_on_after(1.0, shield=True):
+    with anyio.move_on_after(TURN_AWAY_S, shield=True):
         await stream.aclose()

@@ -172,7 +172,8 @@ class ServerContext:
             seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
             return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
         now = 0.0 if self.gate is None else time.time()
-        route = judge(judged, self.surface, scheme=self.scheme, address=address, gate=self.gate, peer=peer, now=now)
+        scheme = "https" if peer.is_secure else self.scheme
+        route = judge(judged, self.surface, scheme=scheme, address=address, gate=self.gate, peer=peer, now=now)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
         if isinstance(route, McpRoute) and route.identity.via == INTROSPECTION:
             may_be_kept = False  # its issuer is asked again soon, and may have revoked the token

@@ -248,7 +248,7 @@ class Socket:
         while self._close is None:
             await anyio.sleep(self._limits.keep_alive_s)
             if not self._holds():
-                text = "the token of the client has expired"
+                text = "the token or certificate of the client has expired"
                 self._end(Cause(End.TIMED_OUT, text), POLICY_VIOLATION, text)
                 await self._finish_soon()
                 return

@@ -91,7 +91,7 @@ def _not_let_in(
         return msgspec.structs.replace(refused, denied=found.reason)
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
     rules = surface.access.get(_server_of(path.split("/")[2:], surface))
-    return _denied(path, found, url, frozenset() if rules is None else frozenset(rules.server.scopes))
+    return _denied(path, found, gate.expected, url, frozenset() if rules is None else frozenset(rules.server.scopes))
 
 
 def _visible(surface: Surface, identity: Identity) -> Surface:
@@ -168,12 +168,12 @@ def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...
     return Refused(200, body, (*described, kept, *anyone))
 
 
-def _denied(path: str, denied: Denied, metadata_url: str, scopes: frozenset[str]) -> Refused:
+def _denied(path: str, denied: Denied, expected: str, metadata_url: str, scopes: frozenset[str]) -> Refused:
     """Returns the refusal of a request whose caller is not recognised."""
     if denied.status == 400:
         refused = refusal_at(path, 400, denied.reason)
     elif not denied.reason:
-        wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
+        wanted = f"got no credentials, expected {expected}"
         refused = refusal_at(
             path, 401, wanted, ((b"www-authenticate", bearer_challenge(metadata_url=metadata_url, scopes=scopes)),)
         )

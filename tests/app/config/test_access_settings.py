@@ -37,6 +37,26 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         ),
         ("auth: {issuers: [{url: 'https://i', jwks_url: keys}]}", "auth.issuers[0].jwks_url"),
         (
+            "auth: {client_certificates: {ca_file: ca.pem}}",
+            "auth.client_certificates: got a mapping, expected core.tls beside it: clients show certificates",
+        ),
+        (
+            "auth: {client_certificates: {ca_file: ca.pem, groups: {admin: ['*.example.com']}}}",
+            "auth.client_certificates.groups.admin[0]: got '*.example.com', expected a URI, a DNS name in lower case",
+        ),
+        (
+            "auth: {client_certificates: {ca_file: ca.pem, groups: {admin: [a@example.com, CI.example.com]}}}",
+            "auth.client_certificates.groups.admin[1]: got 'CI.example.com', expected a URI, a DNS name in lower case",
+        ),
+        ("auth: {client_certificates: {ca_file: '~/ca.pem'}}", "auth.client_certificates.ca_file"),
+        ("core: {tls: {certificate: a.pem}}", "core.tls"),
+        ("core: {tls: {certificate: '~/a.pem', key: a.key}}", "core.tls.certificate"),
+        ("core: {tls: {certificate: a.pem, key: ' '}}", "core.tls.key"),
+        (
+            "core: {port: null, unix_socket: /s, tls: {certificate: a.pem, key: a.key}}",
+            "core.tls: got a mapping, expected a core.port beside it: unix_socket has no TLS",
+        ),
+        (
             "auth: {issuers: [{url: 'https://i', introspect: &i {client_id: a, client_secret: s3cret}}, "
             "{url: 'https://j', introspect: *i}]}",
             "auth.issuers: got introspect at several, expected one issuer with it at most",
@@ -125,3 +145,29 @@ def test_requests_of_one_principal_share_a_session_also_beyond_this_machine() ->
     assert affinity_of(Settings(core=open_core, auth=Auth(unix_peers=True))) is Affinity.SHARED
     some = Auth(unix_peers=True, anonymous="allow")
     assert affinity_of(Settings(core=open_core, auth=some)) is Affinity.REQUEST
+
+
+def test_certificates_are_found_from_the_folder_of_the_configuration() -> None:
+    text = (
+        "core: {tls: {certificate: tls/a.pem, key: /k/a.key, key_password: '${PASSWORD}'}}\n"
+        "auth: {client_certificates: {ca_file: ../ca.pem, groups: {admin: [a@b, 'urn:x'], robots: ['urn:x']}}}\n"
+    )
+    settings = loads(SERVER + text, "yaml", "/etc/isthmus", {"PASSWORD": "s3cret"})
+    tls, clients = settings.core.tls, settings.auth.client_certificates
+    assert tls is not None and clients is not None
+    assert (tls.certificate, tls.key, tls.key_password) == ("/etc/isthmus/tls/a.pem", "/k/a.key", "s3cret")
+    assert "s3cret" not in repr(settings)
+    assert (clients.ca_file, clients.required) == ("/etc/ca.pem", False)
+    gate = to_gate_settings(settings)
+    assert gate is not None
+    assert gate.certificates == {"a@b": frozenset({"admin"}), "urn:x": frozenset({"admin", "robots"})}
+
+
+def test_client_certificates_say_who_may_call() -> None:
+    text = "core: {host: 0.0.0.0, tls: {certificate: a, key: a}}\nauth: {client_certificates: {ca_file: ca}}\n"
+    settings = loads(SERVER + text, "yaml", "/", {})
+    assert who_may(settings) == ""
+    gate = to_gate_settings(settings)
+    assert gate is not None
+    assert (gate.certificates, gate.allows_anonymous) == ({}, False)
+    assert to_gate_settings(loads(SERVER, "yaml", "/", {})) is None

@@ -231,10 +231,10 @@ async def test_a_websocket_ends_with_the_last_token_of_its_caller() -> None:
             data = await stream.receive()
             assert data.startswith(b"HTTP/1.1 101 ")
             with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                while b"the token of the client has expired" not in data:
+                while b"the token or certificate of the client has expired" not in data:
                     data += await stream.receive()
                     await stream.send(b"\x8a\x80\0\0\0\0")  # a pong, for a ping that may have come
-            assert (1008).to_bytes(2, "big") + b"the token of the client has expired" in data
+            assert (1008).to_bytes(2, "big") + b"the token or certificate of the client has expired" in data
 
 
 # --- Roles ----------------------------------------------------------------------------------------------------------

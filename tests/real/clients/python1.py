@@ -231,7 +231,7 @@ class Run:
 
 @contextlib.asynccontextmanager
 async def streams(target: dict[str, Any]) -> AsyncIterator[tuple[Any, Any]]:
-    if target.get("url", "").startswith("ws:"):
+    if target.get("url", "").startswith(("ws:", "wss:")):
         async with websocket_client(target["url"]) as both:
             yield both
     elif target.get("url", "").startswith("sse+"):

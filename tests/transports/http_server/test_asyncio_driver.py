@@ -20,7 +20,7 @@ from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post
 from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.events import End, Opening
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.base.limits import Limits
+from isthmus.core.base.limits import MIB, Limits
 from isthmus.core.base.storage import Receive
 from isthmus.transports.base.driver import uses_protocols
 from isthmus.transports.base.port import Outlet
@@ -124,6 +124,14 @@ async def test_an_ordinary_request_costs_no_task_and_no_timer(monkeypatch: pytes
                 assert await answer(stream) == (200, b"%d" % n)
         assert made == []
         assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_connection_may_end_as_soon_as_a_large_reply_has_left() -> None:
+    async with listening(Limits(request_size_max_bytes=16 * MIB)) as w, await w.connect() as stream:
+        body = b"x" * (8 * MIB)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream.send, post(body, "Connection: close"))
+        assert (await read_eof(stream)).endswith(body)
 
 
 async def test_a_large_reply_goes_at_its_readers_pace() -> None:
