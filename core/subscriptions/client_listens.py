@@ -185,7 +185,7 @@ class ClientListens:
         granted |= subscription.own
         if subscription.wanted.tasks:
             for grant_tasks in link.interceptors.grant_tasks:
-                granted |= grant_tasks(session, subscription.wanted)
+                granted |= grant_tasks(link, subscription.exchange, subscription.wanted)
         self._tell(session, subscription, subscription.machine.receive_acknowledged(granted))
         for id in sorted(granted.tasks):
             self._by_task.setdefault(id, []).append((session, subscription))

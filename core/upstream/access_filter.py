@@ -2,6 +2,9 @@
 
 The rules are those of the plan (`ServerPlan.access`), and the grants those in the opening of the channel on which a
 request came: another token of the same caller may have others. A name that cannot be read is refused.
+
+A task is a use of its tool: requests about it are judged by the rules for the tool, where the tasks are known
+(`judge_tool`).
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class AccessFiltering(Interceptor):
         session = link.session_of(exchange)
         if session.is_own and not session.principal:
             return False
-        grants = self._grants(exchange)
+        grants = grants_of(self._context, exchange)
         if exchange.method in LISTS:
             self._lists[session.sid, exchange.key] = grants
             return False
@@ -58,17 +61,7 @@ class AccessFiltering(Interceptor):
         if decision is Verdict.HIDDEN:
             link.router.finish(link, exchange, unknown(exchange, kind, name))
             return True
-        text = scope_text(name, scopes, grants)
-        plan, url = self._context.plan, ""
-        if plan.publishes_metadata:
-            url = metadata_url(plan.public_base_url or session.base_url, f"/mcp/{link.plan.id}")
-        if exchange.reply.ends_channel and exchange.reply.gathered is None:
-            challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
-            exchange.reply.refuse(FORBIDDEN, challenge.decode())
-        data = {"httpStatus": FORBIDDEN, "scope": " ".join(sorted(scopes)), "outcome": "not_executed"}
-        data |= {"resource_metadata": url} if url else {}
-        exchange.mark_native()  # the error needs no translation to the client's era
-        link.router.finish(link, exchange, encode_error(exchange.id_raw, DENIED, text, data))
+        refuse_scopes(self._context, link, exchange, name, scopes)
         return True
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
@@ -91,11 +84,36 @@ class AccessFiltering(Interceptor):
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         self._lists.pop((session.sid, exchange.key), None)
 
-    def _grants(self, exchange: Exchange) -> Grants:
-        opening = getattr(self._context.role_of(exchange.key.channel), "opening", None)
-        grants = getattr(opening, "grants", NO_GRANTS)
-        assert isinstance(grants, Grants)
-        return grants
+
+def grants_of(context: Context, exchange: Exchange) -> Grants:
+    """Returns the grants with which a request came."""
+    opening = getattr(context.role_of(exchange.key.channel), "opening", None)
+    grants = getattr(opening, "grants", NO_GRANTS)
+    assert isinstance(grants, Grants)
+    return grants
+
+
+def judge_tool(context: Context, link: Link, exchange: Exchange, tool: str) -> tuple[Verdict, frozenset[str]]:
+    """Returns whether the caller of a request may use a tool, and all scopes that this needs."""
+    rules, session = link.plan.access, link.session_of(exchange)
+    if rules is None or (session.is_own and not session.principal):
+        return Verdict.ALLOWED, frozenset()
+    return verdict(rules, "tools", tool, grants_of(context, exchange))
+
+
+def refuse_scopes(context: Context, link: Link, exchange: Exchange, name: str, scopes: frozenset[str]) -> None:
+    """Answers a request with all scopes that it needs: its caller lacks one of them."""
+    session, plan, url = link.session_of(exchange), context.plan, ""
+    text = scope_text(name, scopes, grants_of(context, exchange))
+    if plan.publishes_metadata:
+        url = metadata_url(plan.public_base_url or session.base_url, f"/mcp/{link.plan.id}")
+    if exchange.reply.ends_channel and exchange.reply.gathered is None:
+        challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
+        exchange.reply.refuse(FORBIDDEN, challenge.decode())
+    data = {"httpStatus": FORBIDDEN, "scope": " ".join(sorted(scopes)), "outcome": "not_executed"}
+    data |= {"resource_metadata": url} if url else {}
+    exchange.mark_native()  # the error needs no translation to the client's era
+    link.router.finish(link, exchange, encode_error(exchange.id_raw, DENIED, text, data))
 
 
 def judge(
