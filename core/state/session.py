@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from ..base.budget import UNCOUNTED_MAX_BYTES, Share
 from ..base.empty import NONE, without
 from ..base.events import Headers
+from ..base.grants import Grants
 from ..base.ids import ChannelId
 from ..base.limits import Limits
 from ..base.revisions import Features, features_of
@@ -196,6 +197,7 @@ class Session(Machine[SessionState, SessionInput]):
         passing: number of large responses that are being passed on in parts. See `passthrough`.
         room: the memory that it takes for what it keeps of messages.
         counted: bytes of that for each request that counts.
+        grants: those of its latest request that was judged; None before the first.
     """
 
     __slots__ = (
@@ -207,6 +209,7 @@ class Session(Machine[SessionState, SessionInput]):
         "counted",
         "exchanges",
         "features",
+        "grants",
         "greeting",
         "headers",
         "held",
@@ -298,6 +301,11 @@ class Session(Machine[SessionState, SessionInput]):
         self.passed: Mapping[ExchangeKey, ListenFilter] = NONE
         self.adopted = 0
         self.passing = 0
+        self.grants: Grants | None = None
+
+    def receive_grants(self, grants: Grants) -> None:
+        """Takes the grants of a request: its client may have another token now."""
+        self.grants = grants
 
     def rest(self) -> None:
         """Frees the memory of emptied tables, before a time in which nothing may happen for long."""

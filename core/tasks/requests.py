@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..access.policy import Verdict
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..bridge import input_requests, task_support, tasks
 from ..jsonrpc import envelope
@@ -24,7 +23,7 @@ from ..state.listen_filter import ListenFilter
 from ..state.session import Session
 from ..state.task import Task, TaskState
 from ..upstream import task_offers
-from ..upstream.access_filter import judge_tool, refuse_scopes
+from ..upstream.access_filter import refuse_scopes, scopes_wanted
 from ..upstream.task_offers import NEEDED
 from .answers import ACKNOWLEDGED, UNKNOWN
 from .local_tasks import LocalTasks
@@ -91,7 +90,7 @@ class TaskRequests(Interceptor):
             for id, task in found.items()
             if task is not None
             and may_see(session, task, is_live=is_live)
-            and judge_tool(self._context, link, exchange, task.tool)[0] is Verdict.ALLOWED
+            and scopes_wanted(self._context, link, exchange, task.tool) == frozenset()
         )
         return ListenFilter(tasks=frozenset(visible))
 
@@ -113,13 +112,11 @@ class TaskRequests(Interceptor):
 
     def _receive_named(self, link: Link, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)
-        decision, scopes = (
-            (Verdict.HIDDEN, frozenset()) if task is None else judge_tool(self._context, link, exchange, task.tool)
-        )
-        if task is None or decision is Verdict.HIDDEN:
+        scopes = None if task is None else scopes_wanted(self._context, link, exchange, task.tool)
+        if task is None or scopes is None:
             self._answers.refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
             return
-        if decision is Verdict.NEEDS_SCOPES:
+        if scopes:
             refuse_scopes(self._context, link, exchange, task.tool, scopes)
             return
         if task.sid and task.sid != session.sid:
@@ -202,7 +199,7 @@ class TaskRequests(Interceptor):
             and task.expires_at_unix > now_unix
             and is_shown(session, task)
             and self._table.is_told(task)
-            and judge_tool(self._context, link, exchange, task.tool)[0] is not Verdict.HIDDEN
+            and scopes_wanted(self._context, link, exchange, task.tool) is not None
         ]
         page = found[: self._context.limits.task_page_max]
         result = b'{"tasks":[' + b",".join(map(self._local_tasks.task_notifications.shown, page)) + b"]"

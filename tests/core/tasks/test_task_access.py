@@ -63,7 +63,7 @@ def test_who_has_lost_the_scope_of_a_tool_is_told_all_that_its_tasks_need(down: 
 
 
 def test_a_list_of_tasks_leaves_out_those_of_hidden_tools() -> None:
-    """Those of a tool whose scope the caller lacks stay in it: what it can ask for is shown."""
+    """Tasks of a tool whose scope the caller lacks stay in it: what it can ask for is shown."""
     world, party, id = begun(LEGACY, is_remote=True)
 
     def listed() -> list[Any]:
