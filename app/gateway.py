@@ -47,6 +47,7 @@ from ..transports.stdio.server_process import ChildSpec
 from ..transports.unix.client import UnixAddress
 from ..transports.unix.listener import remove_socket
 from .admin.files import FilePages
+from .admin.revocations import RevocationPages, stored_revocations
 from .admin.servers import ServerPages
 from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
@@ -141,7 +142,7 @@ async def running(
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
     gate_settings = to_gate_settings(settings)
-    gate = None if gate_settings is None else Gate(gate_settings, _issuers(settings.auth))
+    issuers = None if gate_settings is None else _issuers(settings.auth)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -171,7 +172,9 @@ async def running(
             # Stored events belong to sessions, which ended with the process that had them.
             await records.delete_all(event_store.PREFIX)
             await workspaces.start_up()
+            revoked = await stored_revocations(records)
             restored = await restore(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
+        gate = None if gate_settings is None else Gate(gate_settings, issuers, revoked)
         # Opened only now: a process that fails to start must not truncate the trace of one that runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
@@ -219,7 +222,8 @@ async def running(
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
-                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, traffic)
+                    revocations = RevocationPages(gate, records, lambda: 0 if http is None else http.check_callers())
+                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, revocations, traffic)
                     http = HttpServer(
                         surface,
                         hub,
@@ -399,7 +403,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: Setti
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Pages:
+def _pages(gateway: Gateway, own_sessions: OwnSessions, revocations: RevocationPages, traffic: Counts) -> Pages:
     hub, counts = gateway.hub, gateway.tool_counts
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in gateway.settings.servers}
@@ -442,6 +446,8 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
                 return files.content(route.id)
             case Page.DELETE:
                 return files.delete(route.id)
+            case Page.REVOKE:
+                return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 metrics = await to_thread.run_sync(_load_metrics)
                 counted = metrics.exposition(

@@ -256,7 +256,7 @@ def parser() -> argparse.ArgumentParser:
 
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
-    _add_logins(commands.add_parser, shared)
+    _add_logins(commands.add_parser, shared, running)
     _add_token(commands.add_parser, shared)
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
@@ -325,7 +325,9 @@ def _add_tasks(
     return list(verbs.choices.values())
 
 
-def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+def _add_logins(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> None:
     target = argparse.ArgumentParser(add_help=False)
     target.add_argument(
         "target", nargs="+", metavar="[CONFIG] ID | URL", help="a server of a configuration, or its URL"
@@ -349,9 +351,20 @@ def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     about = "Remove the login at a server."
     usage = "isthmus logout [CONFIG] ID | isthmus logout URL"
     add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
-    about = "Show the logins that are kept, and never a token."
-    auth = add("auth", parents=[shared], help=_as_help(about), usage="isthmus auth ls [--json]", description=about)
-    auth.add_argument("verb", choices=("ls",), help="list them")
+    about = "Show the logins that are kept, and never a token; or revoke the tokens of a caller of a running isthmus."
+    auth = add(
+        "auth",
+        parents=[shared, running],
+        help=_as_help(about),
+        usage="isthmus auth ls [--json] | isthmus auth revoke [options] NAME",
+        description=f"{about} Revoked is what the caller had so far: a new token lets it in again, as the same caller. "
+        "A static token stays refused until its entry in the configuration has another sha256.",
+        epilog="Example: isthmus auth revoke token:ci",
+    )
+    auth.add_argument("verb", choices=("ls", "revoke"), help="list the logins, or revoke")
+    auth.add_argument(
+        "name", nargs="?", metavar="NAME", help="the caller, as the audit log shows it: token:ci, jwt:ISSUER|NAME"
+    )
     auth.add_argument("--json", action="store_true", help=AS_JSON)
 
 

@@ -435,6 +435,10 @@ def _auth(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
     _no_command(command, "auth")
+    if options.verb == "revoke":
+        return _ask_running(options, command)
+    if options.name is not None:
+        raise ConfigError(f"got {options.name!r} with `auth ls`, expected it with `auth revoke` only")
     return _run(login.list_logins(options), if_stopped=FAILED)
 
 

@@ -8,14 +8,17 @@ the user of a Unix socket, and nobody.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
+from ..base.errors import LocalProtocolError
+from ..base.timestamps import format_time
 from .identity import ANONYMOUS, Identity, Peer
 from .issuer_answers import Refused, Unavailable, Waits
 from .issuers import Issuers
+from .revocations import Changed, Revocation, Revocations
 from .static_tokens import StaticToken, StaticTokens
 
 UNIX: Final = "unix"
@@ -26,6 +29,10 @@ NAME_MAX_BYTES: Final = 512
 PRINCIPALS_MAX: Final = 10_000
 """Principals of which it is remembered until when they were let in. At it: the oldest is forgotten, and the streams of
 that principal end with the tokens that they were opened with."""
+
+ISSUED: Final = frozenset({"jwt", "introspection"})
+"""The ways of identifying a caller by the token of an issuer (`Identity.via`)."""
+_NAMED_MAX: Final = 16
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -85,14 +92,19 @@ class Gate:
 
     Args:
         issuers: recognises tokens of authorization servers; None: there are none.
+        revoked: the revocations of earlier runs.
 
     Attributes:
         lets_links_in: as in the settings.
         issuers: as given.
     """
 
-    def __init__(self, settings: GateSettings, issuers: Issuers | None = None) -> None:
+    def __init__(
+        self, settings: GateSettings, issuers: Issuers | None = None, revoked: Iterable[Revocation] = ()
+    ) -> None:
         self._settings = settings
+        self._hashes = {token.identity.principal: token.sha256 for token in settings.tokens}
+        self._revocations = Revocations(revoked)
         self._tokens = StaticTokens(settings.tokens)
         self.lets_links_in = settings.lets_links_in
         self.issuers = issuers
@@ -101,10 +113,13 @@ class Gate:
     @property
     def epoch(self) -> int:
         """A number that grows when identities that were established before may no longer hold."""
-        return 0 if self.issuers is None else self.issuers.epoch
+        return self._revocations.epoch + (0 if self.issuers is None else self.issuers.epoch)
 
     def still_holds(self, identity: Identity, now: float) -> bool:
-        """True if a stream that a caller has opened may go on: a token of the caller that was seen holds."""
+        """True if a stream that a caller has opened may go on: its token was not revoked, and a token of the caller
+        that was seen holds."""
+        if self._revocation_of(identity) is not None:
+            return False
         if identity.expires_at is None:
             return True
         return now < max(identity.expires_at, self._let_in.get(identity.principal, 0.0))
@@ -120,9 +135,44 @@ class Gate:
             now: in Unix seconds.
         """
         found = self._identify(headers, peer, audiences, now)
+        if isinstance(found, Identity) and (revocation := self._revocation_of(found)) is not None:
+            return Denied(f"it was revoked at {format_time(revocation.at_unix)}")
         if isinstance(found, Identity) and found.expires_at is not None:
             self._remember(found.principal, found.expires_at)
         return found
+
+    def revoke(self, principal: str, now: float) -> Changed:
+        """Revokes the credentials that a caller has had so far. From now on they are refused.
+
+        Args:
+            now: in Unix seconds.
+
+        Returns:
+            What is to be kept for the next run, and what not any more.
+
+        Raises:
+            LocalProtocolError: the caller has no credentials that could be revoked; the message says why.
+        """
+        if (sha256 := self._hashes.get(principal)) is not None:
+            changed = self._revocations.revoke_token(principal, sha256, self._hashes.values(), now)
+        elif any(principal.startswith(f"jwt:{url}|") for url in self._urls):
+            changed = self._revocations.revoke_caller(principal, now)
+        else:
+            known = [*sorted(self._hashes)[:_NAMED_MAX], *(f"jwt:{url}|NAME" for url in self._urls)]
+            right = f"expected one of {', '.join(known)}" if known else "and no tokens are accepted here"
+            raise LocalProtocolError(f"got the caller {principal[:200]!r}, {right}")
+        self._let_in.pop(principal, None)
+        return changed
+
+    @property
+    def _urls(self) -> tuple[str, ...]:
+        return () if self.issuers is None else self.issuers.urls
+
+    def _revocation_of(self, identity: Identity) -> Revocation | None:
+        sha256 = self._hashes.get(identity.principal)
+        if sha256 is not None:
+            return self._revocations.find_token(sha256)
+        return self._revocations.find_issued(identity) if identity.via in ISSUED else None
 
     def _remember(self, principal: str, expires_at: float) -> None:
         latest = max(expires_at, self._let_in.pop(principal, 0.0))
