@@ -1,6 +1,7 @@
-"""`isthmus ps`, `start`, `stop`, `restart`, `tasks`, `files`, `auth revoke`: commands to a running isthmus, or its folder.
+"""`isthmus ps`, `start`, `stop`, `restart`, `tasks`, `files` and `auth revoke`: commands to a running isthmus.
 
-These commands are a module of their own because they need an HTTP client, which a proxy would load for nothing.
+`files` may ask its storage folder instead. They are a module of their own because they need an HTTP client, which a
+proxy would load for nothing.
 """
 
 from __future__ import annotations

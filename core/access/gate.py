@@ -103,7 +103,6 @@ class Gate:
         self, settings: GateSettings, issuers: Issuers | None = None, revoked: Iterable[Revocation] = ()
     ) -> None:
         self._settings = settings
-        self._hashes = {token.identity.principal: token.sha256 for token in settings.tokens}
         self._revocations = Revocations(revoked)
         self._tokens = StaticTokens(settings.tokens)
         self.lets_links_in = settings.lets_links_in
@@ -153,12 +152,15 @@ class Gate:
         Raises:
             LocalProtocolError: the caller has no credentials that could be revoked; the message says why.
         """
-        if (sha256 := self._hashes.get(principal)) is not None:
-            changed = self._revocations.revoke_token(principal, sha256, self._hashes.values(), now)
+        identities = [token.identity for token in self._settings.tokens]
+        own = [each.token_id for each in identities if each.principal == principal]
+        if own:
+            changed = self._revocations.revoke_tokens(principal, own, {each.token_id for each in identities}, now)
         elif any(principal.startswith(f"jwt:{url}|") for url in self._urls):
             changed = self._revocations.revoke_caller(principal, now)
         else:
-            known = [*sorted(self._hashes)[:_NAMED_MAX], *(f"jwt:{url}|NAME" for url in self._urls)]
+            known = sorted({each.principal for each in identities})[:_NAMED_MAX]
+            known += [f"jwt:{url}|NAME" for url in self._urls]
             right = f"expected one of {', '.join(known)}" if known else "and no tokens are accepted here"
             raise LocalProtocolError(f"got the caller {principal[:200]!r}, {right}")
         self._let_in.pop(principal, None)
@@ -169,9 +171,8 @@ class Gate:
         return () if self.issuers is None else self.issuers.urls
 
     def _revocation_of(self, identity: Identity) -> Revocation | None:
-        sha256 = self._hashes.get(identity.principal)
-        if sha256 is not None:
-            return self._revocations.find_token(sha256)
+        if identity.via == "token":
+            return self._revocations.find_token(identity.token_id)
         return self._revocations.find_issued(identity) if identity.via in ISSUED else None
 
     def _remember(self, principal: str, expires_at: float) -> None:

@@ -26,7 +26,7 @@ class Identity(msgspec.Struct, frozen=True):
         expires_at: Unix seconds until which the identity holds; None: it does not end by itself.
         via: how it was established: `token`, `jwt`, `introspection`, `unix` or `proxy`; "" for anonymous.
         client_id: the OAuth client that the token was issued to, for the audit log.
-        token_id: a hash of the token's id, for the audit log; never the token.
+        token_id: a hash of the token's id, or the SHA-256 of a static token, by which it is revoked; never the token.
         issued_at: Unix seconds at which the issuer gave the token; None: not known.
     """
 

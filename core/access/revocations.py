@@ -70,9 +70,9 @@ class Revocations:
     def __len__(self) -> int:
         return len(self._tokens) + len(self._callers)
 
-    def find_token(self, sha256: bytes) -> Revocation | None:
-        """Returns the revocation of a static token."""
-        return self._tokens.get(sha256.hex()) if self._tokens else None
+    def find_token(self, sha256: str) -> Revocation | None:
+        """Returns the revocation of a static token, by its hash in hexadecimal."""
+        return self._tokens.get(sha256)
 
     def find_issued(self, identity: Identity) -> Revocation | None:
         """Returns the revocation of a token of an issuer, by whom it names and when it was issued."""
@@ -83,37 +83,36 @@ class Revocations:
                 return found
         return None
 
-    def revoke_token(self, principal: str, sha256: bytes, configured: Collection[bytes], now: float) -> Changed:
-        """Revokes a static token.
+    def revoke_tokens(
+        self, principal: str, hashes: Collection[str], configured: Collection[str], now: float
+    ) -> Changed:
+        """Revokes the static tokens of a caller, which have these hashes.
 
         Args:
             configured: the hashes of all static tokens of the configuration.
             now: Unix seconds.
         """
-        known = {each.hex() for each in configured}
-        gone = [each for each in self._tokens.values() if each.sha256 not in known]
+        gone = [each for each in self._tokens.values() if each.sha256 not in configured]
         forgotten = tuple(gone[: max(0, len(gone) - REVOCATIONS_MAX)])
         for each in forgotten:
             del self._tokens[each.name]
-        return self._add(self._tokens, Revocation(principal, now, sha256.hex()), forgotten)
+        return Changed(tuple(self._add(self._tokens, Revocation(principal, now, each)) for each in hashes), forgotten)
 
     def revoke_caller(self, principal: str, now: float) -> Changed:
         """Revokes all tokens that issuers have given to a caller up to `now`, in Unix seconds."""
-        changed = self._add(self._callers, Revocation(principal, now))
+        revocation = self._add(self._callers, Revocation(principal, now))
         named = [each for each in self._callers.values() if each.principal]
         if len(named) <= REVOCATIONS_MAX:
-            return changed
+            return Changed((revocation,))
         oldest = named[0]
         del self._callers[oldest.name]
         everyone = self._callers.get("", Revocation("", 0.0))
         widened = Revocation("", max(oldest.at_unix, everyone.at_unix))
         self._callers[""] = widened
-        return Changed((*changed.saved, widened), (oldest,))
+        return Changed((revocation, widened), (oldest,))
 
-    def _add(
-        self, kept: dict[str, Revocation], revocation: Revocation, forgotten: tuple[Revocation, ...] = ()
-    ) -> Changed:
+    def _add(self, kept: dict[str, Revocation], revocation: Revocation) -> Revocation:
         kept.pop(revocation.name, None)  # what is revoked last stands last
         kept[revocation.name] = revocation
         self.epoch += 1
-        return Changed((revocation,), forgotten)
+        return revocation
