@@ -389,6 +389,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/wire/sse.py::LINES_MAX": "core/wire/test_sse.py::test_an_event_of_too_many_lines_is_dropped_and_skipped",
     "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
+    "core/access/revocations.py::REVOCATIONS_MAX": (
+        "core/access/test_revocations.py::test_at_the_most_revocations_the_oldest_is_widened_to_everybody"
+    ),
     "core/access/gate.py::PRINCIPALS_MAX": "core/access/test_gate.py::test_the_principal_seen_first_is_forgotten_first",
     "transports/http_server/shared.py::DENIALS_MAX": "app/gateway/test_access.py::test_denials_do_not_fill_the_log",
     "transports/http_server/shared.py::PATH_MAX_CHARS": (

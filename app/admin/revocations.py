@@ -22,7 +22,6 @@ from ...core.base.timestamps import format_time
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ...storage.interface import Records, StorageError
-from ..base.output import plain
 
 PREFIX: Final = "revoked/"
 """The beginning of the key of each record."""
@@ -57,14 +56,14 @@ class RevocationPages:
             return page_error(404, str(error))
         self._check_callers()
         by = operator.principal or "a program of this machine"
-        _audit.warning("revoked: what %s had until %s, by %s", plain(name), format_time(now), plain(by))
+        _audit.warning("revoked: what %s had until %s, by %s", name, format_time(now), by)
         try:
             for each in changed.saved:
                 await self._records.save(_key(each), msgspec.json.encode(each))
             for each in changed.forgotten:
                 await self._records.delete(_key(each))
         except StorageError as error:
-            _audit.error("not stored: that %s is revoked, which ends with this process: %s", plain(name), error)
+            _audit.error("not stored: that %s is revoked, which ends with this process: %s", name, error)
             return page_error(500, f"{name[:200]} is revoked until isthmus ends: it could not be stored ({error})")
         body = {"name": name, "action": "revoke", "status": "success", "at": format_time(now)}
         return page_answer(200, msgspec.json.encode(body))

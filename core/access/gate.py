@@ -18,6 +18,7 @@ from ..base.timestamps import format_time
 from .identity import ANONYMOUS, Identity, Peer
 from .issuer_answers import Refused, Unavailable, Waits
 from .issuers import Issuers
+from .json_web_tokens import NAME_MAX_CHARS
 from .revocations import Changed, Revocation, Revocations
 from .static_tokens import StaticToken, StaticTokens
 
@@ -156,7 +157,7 @@ class Gate:
         own = [each.token_id for each in identities if each.principal == principal]
         if own:
             changed = self._revocations.revoke_tokens(principal, own, {each.token_id for each in identities}, now)
-        elif any(principal.startswith(f"jwt:{url}|") for url in self._urls):
+        elif any(_names_caller(principal, f"jwt:{url}|") for url in self._urls):
             changed = self._revocations.revoke_caller(principal, now)
         else:
             known = sorted({each.principal for each in identities})[:_NAMED_MAX]
@@ -209,6 +210,12 @@ class Gate:
             answer = self.issuers.check(token, audiences, now)
             return Denied(answer.reason) if isinstance(answer, Refused) else answer
         return Denied(found or "it has the form of no token that is known here")
+
+
+def _names_caller(principal: str, prefix: str) -> bool:
+    """True if a text is the name of a caller, as `ClaimRules` makes it."""
+    name = principal.removeprefix(prefix)
+    return principal.startswith(prefix) and 0 < len(name) <= NAME_MAX_CHARS and name.isprintable()
 
 
 def _from_proxy(proxy: TrustedProxy, headers: Headers, peer: Peer) -> Identity | Denied | None:

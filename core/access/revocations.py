@@ -44,7 +44,7 @@ class Revocation(msgspec.Struct, frozen=True):
 
 
 class Changed(NamedTuple):
-    """What a revocation changes in what is kept."""
+    """The changes that a revocation makes to what is kept."""
 
     saved: tuple[Revocation, ...] = ()
     forgotten: tuple[Revocation, ...] = ()

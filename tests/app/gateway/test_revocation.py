@@ -13,12 +13,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import anyio
+import h11
 import pytest
-from access_scenes import ALICE, BOB, ROOT, TOKENS, issuing, modern, opened, server, shown, status_of, token
+from access_scenes import ALICE, BOB, ROOT, TOKENS, gateway, issuing, modern, opened, server, shown, status_of, token
 from http_caller import MARK, PATIENCE_S, USUAL, Caller, Json, fetch, requested
 from isthmus.app.base.errors import StartError
 from isthmus.app.config.access_settings import Auth, Token
-from isthmus.app.config.settings import Core, Settings, Storage
+from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.app.gateway import Gateway, running
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +113,7 @@ async def test_a_revocation_ends_every_stream_at_once_and_leaves_what_its_caller
         async with contextlib.AsyncExitStack() as stack:
 
             async def begun(caller: Caller) -> list[Any]:
-                """Its open streams: of its session, of a subscription, and of HTTP+SSE."""
+                """The open streams of a caller: of its session, of a subscription, and of HTTP+SSE."""
                 own = {"accept": "text/event-stream", "mcp-session-id": str(caller.session)}
                 headers, body = modern("subscriptions/listen", notifications={"toolsListChanged": True})
                 sse = caller.url.replace("/mcp/", "/sse/")
@@ -141,6 +142,45 @@ async def test_a_revocation_ends_every_stream_at_once_and_leaves_what_its_caller
                     await each.body()
                     raise AssertionError("another caller's stream has ended")
             assert "toolbox" in await bob.call("echo", text="x")
+
+
+async def test_a_revocation_ends_forwarded_event_streams_and_finishes_forwarded_calls() -> None:
+    """Isthmus knows nothing of what is forwarded to a transparent server, but that an event stream is a GET."""
+    may_answer = anyio.Event()
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            head = await stream.receive()
+            if head.startswith(b"GET "):
+                kind = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
+                await stream.send(b"HTTP/1.1 200 OK\r\n" + kind + b"\r\n\r\n4\r\n: a\n\r\n")
+                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.receive()  # until it is left
+            else:
+                await may_answer.wait()
+                await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    far = Server(id="far", upstream=Upstream(url=f"http://127.0.0.1:{port}/mcp"), inspect=False)
+    async with listener, anyio.create_task_group() as tasks, gateway(far, core=CORE, tokens=TOKENS) as found:
+        tasks.start_soon(listener.serve, serve)
+        url, answers = f"{found.base_url}/mcp/far", []
+
+        async def call() -> None:
+            async with requested(url, "POST", USUAL | shown(ALICE), b"{}") as response:
+                answers.append(await response.body())
+
+        async with requested(url, "GET", shown(ALICE)) as stream, anyio.create_task_group() as calling:
+            assert stream.status == 200
+            calling.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            assert (await revoke(found, "token:alice"))[0] == 200
+            with pytest.raises(h11.RemoteProtocolError), anyio.fail_after(PATIENCE_S / 2):
+                await stream.body()  # it is cut off, as nothing may be added to it
+            may_answer.set()
+        assert answers == [b"done"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_revocation_closes_websockets_with_1008_at_once() -> None:

@@ -68,7 +68,7 @@ def test_a_token_of_an_issuer_is_refused_if_it_was_issued_before(at: float | Non
 
 
 def test_a_revocation_asks_about_everybody_again() -> None:
-    """What was let in before is to be established anew, and streams end whatever newer tokens were seen."""
+    """Identities are to be established anew, and streams end whatever newer tokens were seen."""
     here = gate(CI, BOB)
     identities = [shows(here, token) for token in (OLD, OTHER, issued(NOW - 1))]
     newer = shows(here, issued(NOW + 5, exp=int(NOW) + 9000))
@@ -81,7 +81,20 @@ def test_a_revocation_asks_about_everybody_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "ci", "token:", "token:nobody", "uid:1000", "proxy:ann", "jwt:https://other.example|alice", ISSUER]
+    "name",
+    [
+        "",
+        "ci",
+        "token:",
+        "token:nobody",
+        "uid:1000",
+        "proxy:ann",
+        "jwt:https://other.example|alice",
+        ISSUER,
+        f"jwt:{ISSUER}|",
+        f"{ALICE}\n",
+        f"{ALICE}{'e' * 600}",
+    ],
 )
 def test_who_has_no_token_here_is_not_revoked(name: str) -> None:
     """A user of this machine and of a proxy is recognised with each request: there is nothing to take back."""
@@ -96,7 +109,7 @@ def test_who_has_no_token_here_is_not_revoked(name: str) -> None:
 
 
 def test_at_the_most_revocations_the_oldest_is_widened_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is let in again by it: `REVOCATIONS_MAX`."""
+    """The bound (`REVOCATIONS_MAX`) lets nobody in again."""
     monkeypatch.setattr("isthmus.core.access.revocations.REVOCATIONS_MAX", 2)
     kept: dict[str, Revocation] = {}
     here = Revocations()
@@ -120,7 +133,7 @@ def test_at_the_most_revocations_the_oldest_is_widened_to_everybody(monkeypatch:
 
 
 def test_hashes_that_are_not_configured_any_more_are_forgotten_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are configured stay, however many they are."""
+    """Hashes that are configured stay, however many they are."""
     monkeypatch.setattr("isthmus.core.access.revocations.REVOCATIONS_MAX", 1)
     here = Revocations(Revocation("token:a", float(number), f"{number}") for number in range(4))
     changed = here.revoke_tokens("token:b", ["9"], {"0", "9"}, 50.0)

@@ -68,7 +68,8 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
             (path, None, "")
             for path in (
                 "/", "", "/mcp", "/mcp/a", "/mcp//tools", "/servers/", "/servers//stop", "/servers/a/", "/servers/a/x",
-                "/health/x", "/info/", "/tasks/t/content", "/files/f/cancel", "/metrics/", "/auth", "/auth/a/revoke", "//health", "/a/servers",
+                "/health/x", "/info/", "/tasks/t/content", "/files/f/cancel", "/metrics/", "//health", "/a/servers",
+                "/auth", "/auth/a/revoke",
             )
         ),
     ],
