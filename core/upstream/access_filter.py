@@ -152,8 +152,7 @@ def refuse_scopes(context: Context, link: Link, exchange: Exchange, name: str, s
     if exchange.reply.ends_channel and exchange.reply.gathered is None:
         challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
         exchange.reply.refuse(FORBIDDEN, challenge.decode())
-    data = {"httpStatus": FORBIDDEN, "scope": " ".join(sorted(scopes)), "outcome": "not_executed"}
-    data |= {"resource_metadata": url} if url else {}
+    data = scope_data(scopes) | ({"resource_metadata": url} if url else {})
     exchange.mark_native()  # the error needs no translation to the client's era
     link.router.finish(link, exchange, encode_error(exchange.id_raw, DENIED, text, data))
 
@@ -196,10 +195,18 @@ def refuse_forbidden(plan: ServerPlan, method: str, params: bytes | None, grants
         RemoteProtocolError: the caller may not make it.
     """
     found = judge(plan, method, params, grants)
-    if found is not None:
-        _, name, decision, scopes = found
-        text = scope_text(name, scopes, grants) if decision is Verdict.NEEDS_SCOPES else f"{name[:100]} is unknown"
-        raise RemoteProtocolError(text, rpc_code=DENIED, http_status=FORBIDDEN)
+    if found is None:
+        return
+    kind, name, decision, scopes = found
+    if decision is Verdict.HIDDEN:
+        raise RemoteProtocolError(f"Unknown {kind[:-1]}: {name}", rpc_code=INVALID_PARAMS)
+    text = scope_text(name, scopes, grants)
+    raise RemoteProtocolError(text, rpc_code=DENIED, http_status=FORBIDDEN, data=scope_data(scopes))
+
+
+def scope_data(scopes: frozenset[str]) -> dict[str, object]:
+    """Returns the data of an error for a caller whose scopes are not enough."""
+    return {"httpStatus": FORBIDDEN, "scope": " ".join(sorted(scopes)), "outcome": "not_executed"}
 
 
 def scope_text(name: str, scopes: frozenset[str], grants: Grants) -> str:
