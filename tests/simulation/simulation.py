@@ -221,7 +221,7 @@ class World:
             client.tasks = Tasks(client, self.task_record)
         if self.change_log is not None and rng.random() < 0.7:
             client.subscriptions = Subscriptions(client, self.change_log)
-        if self.grant_record is not None:
+        if self.grant_record is not None and server in self.grant_record.rules:
             granted = GrantedClient(client, self.grant_record)
             if number < NEWCOMER and self._has(f"g{number}"):
                 self._plan(f"g{number}", granted.act)
