@@ -82,6 +82,8 @@ LIMIT_TESTS: Final = {
     "question_timeout_s": (
         "core/engine/test_hostile_peers.py::test_question_timeout_answers_the_server_and_notifies_the_client"
     ),
+    "calls_per_owner_max": "core/engine/test_quotas.py::test_calls_of_all_sessions_of_an_owner_are_bounded",
+    "streams_per_owner_max": "core/engine/test_quotas.py::test_streams_of_all_sessions_of_an_owner_are_bounded",
     "streams_per_session_max": "core/engine/test_hostile_peers.py::test_streams_per_session_max_ends_the_oldest",
     "greeting_timeout_s": "core/engine/test_legacy_sse.py::test_greeting_timeout_ends_a_stream_without_initialize",
     "resumable_per_session_max": (
@@ -421,6 +423,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/files/store/handles.py::NONCES_MAX": (
         "core/files/store/test_handles.py::test_the_oldest_nonce_gives_way_at_the_bound"
+    ),
+    "core/files/store/handles.py::NONCES_PER_OWNER_MAX": (
+        "core/files/store/test_handles.py::test_the_bound_of_an_owner_drops_only_its_own_links"
     ),
     "core/files/store/handles.py::NONCES_PER_SESSION_MAX": (
         "core/files/store/test_handles.py::test_the_bound_of_a_session_drops_only_its_own_links"
