@@ -48,6 +48,7 @@ from ..transports.tls.server import ServerTls
 from ..transports.unix.client import UnixAddress
 from ..transports.unix.listener import remove_socket
 from .admin.files import FilePages
+from .admin.revocations import RevocationPages, stored_revocations
 from .admin.servers import ServerPages
 from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
@@ -162,7 +163,7 @@ async def running(
         raise StartError(problem)
     certificate = listener_certificate(settings, names) if listen else None
     gate_settings = to_gate_settings(settings)
-    gate = None if gate_settings is None else Gate(gate_settings, _issuers(settings.auth))
+    issuers = None if gate_settings is None else _issuers(settings.auth)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -192,7 +193,9 @@ async def running(
             # Stored events belong to sessions, which ended with the process that had them.
             await records.delete_all(event_store.PREFIX)
             await workspaces.start_up()
+            revoked = await stored_revocations(records)
             restored = await restore(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
+        gate = None if gate_settings is None else Gate(gate_settings, issuers, revoked)
         # Opened only now: a process that fails to start must not truncate the trace of one that runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         tls = None
@@ -246,7 +249,8 @@ async def running(
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
-                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, traffic, connect)
+                    revocations = RevocationPages(gate, records, lambda: 0 if http is None else http.check_callers())
+                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, revocations, traffic, connect)
                     http = HttpServer(
                         surface,
                         hub,
@@ -424,7 +428,13 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: Setti
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts, connect: ConnectPages | None) -> Pages:
+def _pages(
+    gateway: Gateway,
+    own_sessions: OwnSessions,
+    revocations: RevocationPages,
+    traffic: Counts,
+    connect: ConnectPages | None,
+) -> Pages:
     hub, counts = gateway.hub, gateway.tool_counts
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in gateway.settings.servers}
@@ -471,6 +481,8 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts, connect
                 if connect is None:
                     return page_error(404, "got a page of logins, and no server here has one for each caller")
                 return await connect.answer(route)
+            case Page.REVOKE:
+                return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 metrics = await to_thread.run_sync(_load_metrics)
                 counted = metrics.exposition(

@@ -82,6 +82,8 @@ LIMIT_TESTS: Final = {
     "question_timeout_s": (
         "core/engine/test_hostile_peers.py::test_question_timeout_answers_the_server_and_notifies_the_client"
     ),
+    "calls_per_owner_max": "core/engine/test_quotas.py::test_calls_of_all_sessions_of_an_owner_are_bounded",
+    "streams_per_owner_max": "core/engine/test_quotas.py::test_streams_of_all_sessions_of_an_owner_are_bounded",
     "streams_per_session_max": "core/engine/test_hostile_peers.py::test_streams_per_session_max_ends_the_oldest",
     "greeting_timeout_s": "core/engine/test_legacy_sse.py::test_greeting_timeout_ends_a_stream_without_initialize",
     "resumable_per_session_max": (
@@ -389,6 +391,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/wire/sse.py::LINES_MAX": "core/wire/test_sse.py::test_an_event_of_too_many_lines_is_dropped_and_skipped",
     "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
+    "core/access/revocations.py::REVOCATIONS_MAX": (
+        "core/access/test_revocations.py::test_at_the_most_revocations_the_oldest_is_widened_to_everybody"
+    ),
     "core/access/gate.py::PRINCIPALS_MAX": "core/access/test_gate.py::test_the_principal_seen_first_is_forgotten_first",
     "core/access/client_certificates.py::NAME_MAX_CHARS": (
         "core/access/test_client_certificates.py::test_an_unusable_name_is_refused"
@@ -424,6 +429,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/files/store/handles.py::NONCES_MAX": (
         "core/files/store/test_handles.py::test_the_oldest_nonce_gives_way_at_the_bound"
+    ),
+    "core/files/store/handles.py::NONCES_PER_OWNER_MAX": (
+        "core/files/store/test_handles.py::test_the_bound_of_an_owner_drops_only_its_own_links"
     ),
     "core/files/store/handles.py::NONCES_PER_SESSION_MAX": (
         "core/files/store/test_handles.py::test_the_bound_of_a_session_drops_only_its_own_links"

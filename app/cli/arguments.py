@@ -263,7 +263,7 @@ def parser() -> argparse.ArgumentParser:
 
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
-    _add_logins(commands.add_parser, shared)
+    _add_logins(commands.add_parser, shared, running)
     _add_token(commands.add_parser, shared)
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
@@ -332,7 +332,9 @@ def _add_tasks(
     return list(verbs.choices.values())
 
 
-def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+def _add_logins(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> None:
     target = argparse.ArgumentParser(add_help=False)
     target.add_argument(
         "target", nargs="+", metavar="[CONFIG] ID | URL", help="a server of a configuration, or its URL"
@@ -359,8 +361,13 @@ def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     usage = "isthmus logout [CONFIG] ID | isthmus logout URL"
     logout = add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
     logout.add_argument("--as", dest="caller", default="", metavar="CALLER", help=caller)
-    about = "Show the logins that are kept, and never a token; or move them to another machine."
-    usage = "isthmus auth ls [--json] | isthmus auth export FILE | isthmus auth import FILE"
+    about = (
+        "Show the logins that are kept, and never a token; move them to another machine; or revoke a caller's tokens."
+    )
+    usage = (
+        "isthmus auth ls [--json] | isthmus auth export FILE | isthmus auth import FILE | "
+        "isthmus auth revoke [options] CALLER"
+    )
     auth = add("auth", parents=[shared], help=_as_help(about), usage=usage, description=about)
     verbs = auth.add_subparsers(dest="verb", required=True, metavar="VERB", prog="isthmus auth", help="what to do")
     about = "List the logins."
@@ -374,6 +381,17 @@ def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
         more = f"{about} The passphrase is that of ISTHMUS_EXPORT_KEY, or asked for on the terminal."
         verb = verbs.add_parser(name, help=_as_help(about), description=more)
         verb.add_argument("file", metavar="FILE", help="the file")
+    about = "Revoke what a caller of a running isthmus has shown so far."
+    revoke = verbs.add_parser(
+        "revoke",
+        parents=[running],
+        help=_as_help(about),
+        description=f"{about} A new token lets it in again, as the same caller. A static token stays refused until its "
+        "entry in the configuration has another sha256.",
+        epilog="Example: isthmus auth revoke token:ci",
+    )
+    revoke.add_argument("name", metavar="CALLER", help="as the audit log shows it: token:ci, jwt:ISSUER|NAME")
+    revoke.add_argument("--json", action="store_true", help=AS_JSON)
 
 
 def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:

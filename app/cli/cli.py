@@ -454,6 +454,8 @@ def _auth(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
     _no_command(command, "auth")
+    if options.verb == "revoke":
+        return _ask_running(options, command)
     return _run(login.look_after_logins(options), if_stopped=FAILED)
 
 

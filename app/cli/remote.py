@@ -1,6 +1,7 @@
-"""`isthmus ps`, `start`, `stop`, `restart`, `tasks` and `files`: commands to a running isthmus, or its storage folder.
+"""`isthmus ps`, `start`, `stop`, `restart`, `tasks`, `files` and `auth revoke`: commands to a running isthmus.
 
-These commands are a module of their own because they need an HTTP client, which a proxy would load for nothing.
+`files` may ask its storage folder instead. They are a module of their own because they need an HTTP client, which a
+proxy would load for nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from ...transports.base.endpoint import Endpoint
 from ..base import output
@@ -73,6 +75,15 @@ def _tasks(options: argparse.Namespace) -> bool:
     return True
 
 
+def _revoke(options: argparse.Namespace) -> bool:
+    if options.name is None:
+        raise ConfigError("got no NAME with `auth revoke`, expected a caller such as token:ci")
+    path = f"/auth/revoke?{urlencode({'name': options.name})}"
+    text = f"{output.plain(options.name)} is revoked: what it had so far is refused"
+    _print(options, _isthmus(options).ask("POST", path), lambda _: text)
+    return True
+
+
 def _files(options: argparse.Namespace) -> bool:
     print_result = partial(_print, options)
     if options.root is None:
@@ -111,4 +122,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "restart": _order,
     "tasks": _tasks,
     "files": _files,
+    "auth": _revoke,
 }

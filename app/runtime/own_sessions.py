@@ -252,6 +252,7 @@ class OwnSessions:
     def using(self, server: str, identity: Identity = ANONYMOUS) -> AbstractContextManager[OwnSession]:
         """Marks the caller's session with a server as in use, and opens one if there is none. Does not wait for
         `initialize`."""
+        identity = msgspec.structs.replace(identity, issued_at=None)  # a newer token with equal grants is no other one
         whose = server, identity.principal, identity.grants
         current = self._current.get(whose)
         if current is None or current.is_over:

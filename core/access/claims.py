@@ -85,6 +85,7 @@ class ClaimRules:
             via=via,
             client_id=_client_of(claims),
             token_id=_digest(claims.get("jti")),
+            issued_at=_issue_time(claims),
         )
         is_for_all = not audiences.isdisjoint(self._settings.audience)
         return Accepted(identity, _with_slashes(audiences), is_for_all)
@@ -126,6 +127,12 @@ def _read_times(claims: dict[str, object], now: float) -> float | Refused | None
             f"this machine's clock says {format_time(now)}"
         )
     return None if ends_at is None else ends_at + LEEWAY_S
+
+
+def _issue_time(claims: dict[str, object]) -> int | None:
+    """Returns the Unix second in which the claims were made (`iat`); None if they do not say it, or not readably."""
+    issued_at = _seconds(claims, "iat")
+    return None if isinstance(issued_at, Refused) else issued_at
 
 
 def _seconds(claims: dict[str, object], claim: str) -> int | Refused | None:

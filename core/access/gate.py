@@ -8,15 +8,19 @@ the certificate of the client, the user of a Unix socket, and nobody.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
+from ..base.errors import LocalProtocolError
+from ..base.timestamps import format_time
 from .client_certificates import from_certificate
 from .identity import ANONYMOUS, Identity, Peer
 from .issuer_answers import Refused, Unavailable, Waits
 from .issuers import Issuers
+from .json_web_tokens import NAME_MAX_CHARS
+from .revocations import Changed, Revocation, Revocations
 from .static_tokens import StaticToken, StaticTokens
 
 UNIX: Final = "unix"
@@ -27,6 +31,10 @@ NAME_MAX_BYTES: Final = 512
 PRINCIPALS_MAX: Final = 10_000
 """Principals of which it is remembered until when they were let in. At it: the oldest is forgotten, and the streams of
 that principal end with the tokens that they were opened with."""
+
+ISSUED: Final = frozenset({"jwt", "introspection"})
+"""The ways of identifying a caller by the token of an issuer (`Identity.via`)."""
+_NAMED_MAX: Final = 16
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -88,14 +96,18 @@ class Gate:
 
     Args:
         issuers: recognises tokens of authorization servers; None: there are none.
+        revoked: the revocations of earlier runs.
 
     Attributes:
         lets_links_in: as in the settings.
         issuers: as given.
     """
 
-    def __init__(self, settings: GateSettings, issuers: Issuers | None = None) -> None:
+    def __init__(
+        self, settings: GateSettings, issuers: Issuers | None = None, revoked: Iterable[Revocation] = ()
+    ) -> None:
         self._settings = settings
+        self._revocations = Revocations(revoked)
         self._tokens = StaticTokens(settings.tokens)
         self.lets_links_in = settings.lets_links_in
         self.issuers = issuers
@@ -112,10 +124,13 @@ class Gate:
     @property
     def epoch(self) -> int:
         """A number that grows when identities that were established before may no longer hold."""
-        return 0 if self.issuers is None else self.issuers.epoch
+        return self._revocations.epoch + (0 if self.issuers is None else self.issuers.epoch)
 
     def still_holds(self, identity: Identity, now: float) -> bool:
-        """True if a stream that a caller has opened may go on: a token of the caller that was seen holds."""
+        """True if a stream that a caller has opened may go on: its token was not revoked, and a token of the caller
+        that was seen holds."""
+        if self._revocation_of(identity) is not None:
+            return False
         if identity.expires_at is None:
             return True
         return now < max(identity.expires_at, self._let_in.get(identity.principal, 0.0))
@@ -131,9 +146,46 @@ class Gate:
             now: in Unix seconds.
         """
         found = self._identify(headers, peer, audiences, now)
+        if isinstance(found, Identity) and (revocation := self._revocation_of(found)) is not None:
+            return Denied(f"it was revoked at {format_time(revocation.at_unix)}")
         if isinstance(found, Identity) and found.expires_at is not None:
             self._remember(found.principal, found.expires_at)
         return found
+
+    def revoke(self, principal: str, now: float) -> Changed:
+        """Revokes the credentials that a caller has had so far. From now on they are refused.
+
+        Args:
+            now: in Unix seconds.
+
+        Returns:
+            What is to be kept for the next run, and what not any more.
+
+        Raises:
+            LocalProtocolError: the caller has no credentials that could be revoked; the message says why.
+        """
+        identities = [token.identity for token in self._settings.tokens]
+        own = [each.token_id for each in identities if each.principal == principal]
+        if own:
+            changed = self._revocations.revoke_tokens(principal, own, {each.token_id for each in identities}, now)
+        elif any(_names_caller(principal, f"jwt:{url}|") for url in self._urls):
+            changed = self._revocations.revoke_caller(principal, now)
+        else:
+            known = sorted({each.principal for each in identities})[:_NAMED_MAX]
+            known += [f"jwt:{url}|NAME" for url in self._urls]
+            right = f"expected one of {', '.join(known)}" if known else "and no tokens are accepted here"
+            raise LocalProtocolError(f"got the caller {principal[:200]!r}, {right}")
+        self._let_in.pop(principal, None)
+        return changed
+
+    @property
+    def _urls(self) -> tuple[str, ...]:
+        return () if self.issuers is None else self.issuers.urls
+
+    def _revocation_of(self, identity: Identity) -> Revocation | None:
+        if identity.via == "token":
+            return self._revocations.find_token(identity.token_id)
+        return self._revocations.find_issued(identity) if identity.via in ISSUED else None
 
     def _remember(self, principal: str, expires_at: float) -> None:
         latest = max(expires_at, self._let_in.pop(principal, 0.0))
@@ -173,6 +225,12 @@ class Gate:
             answer = self.issuers.check(token, audiences, now)
             return Denied(answer.reason) if isinstance(answer, Refused) else answer
         return Denied(found or "it has the form of no token that is known here")
+
+
+def _names_caller(principal: str, prefix: str) -> bool:
+    """True if a text is the name of a caller, as `ClaimRules` makes it."""
+    name = principal.removeprefix(prefix)
+    return principal.startswith(prefix) and 0 < len(name) <= NAME_MAX_CHARS and name.isprintable()
 
 
 def _from_proxy(proxy: TrustedProxy, headers: Headers, peer: Peer) -> Identity | Denied | None:

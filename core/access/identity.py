@@ -28,7 +28,8 @@ class Identity(msgspec.Struct, frozen=True):
         via: how it was established: `token`, `jwt`, `introspection`, `certificate`, `unix` or `proxy`; "" for
             anonymous.
         client_id: the OAuth client that the token was issued to, for the audit log.
-        token_id: a hash of the token's id, for the audit log; never the token.
+        token_id: a hash of the token's id, or the SHA-256 of a static token, by which it is revoked; never the token.
+        issued_at: Unix seconds at which the issuer gave the token; None: not known.
     """
 
     principal: str
@@ -38,10 +39,13 @@ class Identity(msgspec.Struct, frozen=True):
     via: str = ""
     client_id: str = ""
     token_id: str = ""
+    issued_at: float | None = None
 
     @property
     def grants(self) -> Grants:
-        return Grants(self.scopes, self.groups) if self.scopes or self.groups else NO_GRANTS
+        if not self.scopes and not self.groups and self.issued_at is None:
+            return NO_GRANTS
+        return Grants(self.scopes, self.groups, self.issued_at)
 
 
 ANONYMOUS: Final = Identity("")

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import enum
 from fnmatch import fnmatchcase
+from typing import Final
 
 from ..base.grants import Grants
 from ..base.plan import AccessRule, AccessRules
+
+KINDS: Final = ("tools", "prompts", "resources")
+"""The kinds of what a server lists: the fields of `AccessRules` with rules for it."""
 
 
 class Verdict(enum.Enum):
@@ -43,6 +47,21 @@ def may_see(rule: AccessRule, grants: Grants) -> bool:
 def all_scopes(rules: AccessRules) -> frozenset[str]:
     """Returns all scopes that the operations of a server may need."""
     found = set(rules.server.scopes)
-    for kind in (rules.tools, rules.prompts, rules.resources):
-        found.update(scope for _, rule in kind for scope in rule.scopes)
+    for kind in KINDS:
+        found.update(scope for _, rule in getattr(rules, kind) for scope in rule.scopes)
     return frozenset(found)
+
+
+def hiding_kinds(rules: AccessRules) -> list[str]:
+    """Returns the kinds of which some callers see others than the rest: those with a rule that names groups."""
+    return [kind for kind in KINDS if any(rule.groups for _, rule in getattr(rules, kind))]
+
+
+def changed_kinds(rules: AccessRules, before: Grants, after: Grants) -> list[str]:
+    """Returns the kinds of which a caller sees others than before, now that its grants are these: those with a rule
+    that hid something from it then, or does now, but not both."""
+    if before.groups == after.groups:
+        return []
+    return [
+        kind for kind in KINDS if any(may_see(rule, before) != may_see(rule, after) for _, rule in getattr(rules, kind))
+    ]

@@ -40,7 +40,9 @@ class StaticToken(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> Identity:
-        return Identity(f"token:{self.name}", self.scopes, self.groups, self.expires_at, "token")
+        return Identity(
+            f"token:{self.name}", self.scopes, self.groups, self.expires_at, "token", token_id=self.sha256.hex()
+        )
 
 
 class StaticTokens:

@@ -90,6 +90,34 @@ class Budget:
             del self._by_owner[owner]
 
 
+class OwnerUse:
+    """The use that one owner makes of all its sessions together.
+
+    Attributes:
+        sessions: its sessions.
+        calls: its requests in flight.
+        streams: its GET streams and subscriptions.
+    """
+
+    __slots__ = ("calls", "is_bounded", "sessions", "streams")
+
+    def __init__(self, owner: str) -> None:
+        self.is_bounded = bool(owner)
+        self.sessions = self.calls = self.streams = 0
+
+    def count_sessions(self, change: int) -> None:
+        """Counts sessions that begin or end."""
+        self.sessions += change
+
+    def count_calls(self, change: int) -> None:
+        """Counts requests that come or are answered."""
+        self.calls += change
+
+    def count_streams(self, change: int) -> None:
+        """Counts streams that open or end."""
+        self.streams += change
+
+
 class Share:
     """The part of a budget that one holder has: a session, or a connection that is receiving a message.
 

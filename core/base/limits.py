@@ -162,6 +162,12 @@ class Limits(
     sessions_per_owner_max: int = 7_500
     """Live sessions of one principal or, where clients are not authenticated, of one address, which may be a reverse
     proxy. At it: 503 with error -31007 for `initialize`."""
+    calls_per_owner_max: int = 8_192
+    """Requests in flight in all sessions of one principal or, where clients are not authenticated, of one address: two
+    thirds of the connections, so that nobody takes them all. At it: error -31007; without a session, 503."""
+    streams_per_owner_max: int = 8_192
+    """GET streams and subscriptions of all sessions of one principal or, where clients are not authenticated, of one
+    address, likewise. At it: 503 with error -31007 for a GET; error -31007 for a subscription."""
     initialize_size_max_bytes: int = 256 * KIB
     """Params of `initialize`, which are kept as long as the session. Clients send a few KiB; icons may be more. At it:
     error -32602."""

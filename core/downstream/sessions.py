@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ..base.budget import Budget, Share
+from ..base.budget import Budget, OwnerUse, Share
 from ..base.errors import INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.ids import ChannelId
@@ -53,6 +53,7 @@ class Sessions:
         self.sessions: dict[str, Session] = {}
         self._by_sid: dict[str, Session] = {}
         self._room = Budget(context.limits.sessions_max, context.limits.sessions_per_owner_max)
+        self._uses: dict[str, OwnerUse] = {}
         self._context = context
         self._responder = responder
         self._streams = streams
@@ -193,7 +194,7 @@ class Sessions:
         """Starts an accepted request: answers it here, or sends it up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
         is_full = session.in_flight >= self._context.limits.exchanges_per_session_max
-        has_room = session.has_room_for(exchange)
+        has_room, fault = session.has_room_for(exchange), self.no_room_for_call(session.use)
         session.add(exchange)  # also of a request that is refused: its response removes it
         if exchange.method == "ping":
             self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
@@ -210,6 +211,8 @@ class Sessions:
             self._responder.fail(
                 session, exchange, OVERLOADED, f"{limit} requests are open, the most a session may have"
             )
+        elif fault is not None:
+            self._responder.fail(session, exchange, OVERLOADED, fault)
         elif not has_room:
             self._responder.fail(session, exchange, OVERLOADED, NO_MEMORY)
         else:
@@ -317,6 +320,7 @@ class Sessions:
             server=opening.server,
             principal=opening.principal,
             owner=owner,
+            use=self._use_of(owner),
             room=Share(self._context.memory, owner, self._context.limits.session_memory_max_bytes),
             pipe=pipe,
             base_url=opening.base_url,
@@ -328,6 +332,26 @@ class Sessions:
         )
         self._add(session)
         return session
+
+    def _use_of(self, owner: str) -> OwnerUse:
+        """Returns the use of the owner of a new session, which counts it."""
+        use = OwnerUse("") if not owner else self._uses.setdefault(owner, OwnerUse(owner))
+        use.count_sessions(1)
+        return use
+
+    def no_room_for_call(self, use: OwnerUse) -> str | None:
+        """Returns why no request of an owner can be taken now; None if one can."""
+        most = self._context.limits.calls_per_owner_max
+        if not use.is_bounded or use.calls < most:
+            return None
+        return f"{most} requests of yours are open, the most that one client or address may have (calls_per_owner_max)"
+
+    def no_room_for_stream(self, use: OwnerUse) -> str | None:
+        """Returns why no stream of an owner can be opened now; None if one can."""
+        most = self._context.limits.streams_per_owner_max
+        if not use.is_bounded or use.streams < most:
+            return None
+        return f"{most} streams of yours are open, the most that one client or address may have (streams_per_owner_max)"
 
     def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
         exchange = self._receive_frame(session, reply, key, frame, headers)
@@ -360,6 +384,7 @@ class Sessions:
             server=server,
             principal=front.principal,
             owner=front.owner,
+            use=OwnerUse(""),  # what is done on it counts for the session with the profile
             room=Share(self._context.memory, front.owner, self._context.limits.session_memory_max_bytes),
             pipe=None,
             base_url=front.base_url,
@@ -369,6 +394,7 @@ class Sessions:
         session.receive_headers(front.headers)
         if front.affinity is not None:
             session.serve_stateless(front.affinity._replace(server=server), front.client, front.features)
+        session.use.count_sessions(1)
         self._add(session)
         return session
 
@@ -433,6 +459,9 @@ class Sessions:
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._room.give_back(session.owner)
+        session.use.count_sessions(-1)
+        if not session.use.sessions and self._uses.get(session.owner) is session.use:
+            del self._uses[session.owner]
         self._context.timers.cancel(("idle", session.sid))
         session.router.end(session, questions)
 

@@ -149,6 +149,8 @@ class FastPath:
             return False
         if len(session.exchanges) - session.adopted + session.passing >= context.limits.exchanges_per_session_max:
             return False
+        if session.use.is_bounded and session.use.calls >= context.limits.calls_per_owner_max:
+            return False
         if (
             params is not None
             and len(params) > UNCOUNTED_MAX_BYTES

@@ -82,7 +82,6 @@ class Pipes(ChannelHandler):
         role = None if pipe is None else self._context.role_of(pipe)
         if pipe is not None and isinstance(role, PipeRole) and self._context.is_open(pipe):
             if (role.opening.server, role.opening.principal) == (opening.server, opening.principal):
-                role.receive_grants(opening.grants)
                 self._context.register(channel, MessageRole(opening, pipe))
                 return
         self._context.register(channel, RefusedRole())
@@ -135,6 +134,7 @@ class Pipes(ChannelHandler):
             id_raw = frames[0].id_raw if frames and frames[0].is_request and not is_batch else None
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
+        pipe.receive_grants(role.opening.grants)  # now: another POST may have been opened in between
         if pipe.session is not None:
             pipe.session.receive_headers(role.opening.headers)
         self._receive(pipe, role.pipe, parsed, role.opening.headers)

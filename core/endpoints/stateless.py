@@ -314,6 +314,9 @@ class Stateless:
         if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        fault = self._sessions.no_room_for_call(session.use)
+        if fault is not None:
+            raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
         if isinstance(opening, PostOpening) and not session.router.has_room(session):
             text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)

@@ -80,6 +80,11 @@ class StreamableHttp(ChannelHandler):
         if opening.last_event_id is not None:
             self._resume(channel, session, opening.last_event_id)
             return
+        fault = self._sessions.no_room_for_stream(session.use)
+        if fault is not None:
+            self._context.register(channel, RefusedRole())
+            self._refuse(channel, 503, OVERLOADED, fault)
+            return
         stream = Stream(channel, may_resume=session.features.event_ids, is_listening=True)
         self._context.register(channel, StreamRole(session, stream))
         self._listen(session, stream)

@@ -212,6 +212,7 @@ class FilePlane(Interceptor):
             expires_at=self._context.now + ttl,
             principal=session.principal,
             is_bearer=session.is_stateless,
+            owner=session.owner,
         )
         query = handles.sign_upload(
             self._context.plan.link_key,

@@ -82,7 +82,7 @@ class Router:
         checks = upstream.session_checks
         decisions = downstream.decisions
         own = [
-            AccessFiltering(context),
+            AccessFiltering(context, downstream.responder),
             decisions,
             idle_stop,
             time_limits,

@@ -144,8 +144,8 @@ class Interceptor:
         """Returns the part of a subscription whose notifications come from the proxy, whatever the server offers."""
         raise NotImplementedError
 
-    def grant_tasks(self, session: Session, wanted: ListenFilter) -> ListenFilter:
-        """Returns the part of a subscription that names tasks which the client may know of."""
+    def grant_tasks(self, link: Link, exchange: Exchange, wanted: ListenFilter) -> ListenFilter:
+        """Returns the part of a subscription that names tasks which its client may know of."""
         raise NotImplementedError
 
     def receive_watched(self, task: str) -> None:

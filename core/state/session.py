@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..base.budget import UNCOUNTED_MAX_BYTES, Share
+from ..base.budget import UNCOUNTED_MAX_BYTES, OwnerUse, Share
 from ..base.empty import NONE, without
 from ..base.events import Headers
+from ..base.grants import Grants
 from ..base.ids import ChannelId
 from ..base.limits import Limits
 from ..base.revisions import Features, features_of
@@ -195,8 +196,10 @@ class Session(Machine[SessionState, SessionInput]):
         passed: the filters of those that are passed to the server. They are not in `listens`.
         adopted: number of its exchanges that are tasks, which no request of its client waits for.
         passing: number of large responses that are being passed on in parts. See `passthrough`.
+        use: the use of its owner, of which its requests and streams are a part.
         room: the memory that it takes for what it keeps of messages.
         counted: bytes of that for each request that counts.
+        grants: those of its latest request that was judged; None before the first.
     """
 
     __slots__ = (
@@ -208,6 +211,7 @@ class Session(Machine[SessionState, SessionInput]):
         "counted",
         "exchanges",
         "features",
+        "grants",
         "greeting",
         "headers",
         "held",
@@ -237,6 +241,7 @@ class Session(Machine[SessionState, SessionInput]):
         "stored_bytes",
         "streams",
         "subscriptions",
+        "use",
         "workspace",
     )
 
@@ -251,6 +256,7 @@ class Session(Machine[SessionState, SessionInput]):
         server: str,
         principal: str,
         owner: str,
+        use: OwnerUse,
         room: Share,
         pipe: ChannelId | None,
         base_url: str,
@@ -267,6 +273,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.server = server
         self.principal = principal
         self.owner = owner
+        self.use = use
         self.room = room
         self.counted: Mapping[ExchangeKey, int] = NONE
         self.pipe = pipe
@@ -299,6 +306,11 @@ class Session(Machine[SessionState, SessionInput]):
         self.passed: Mapping[ExchangeKey, ListenFilter] = NONE
         self.adopted = 0
         self.passing = 0
+        self.grants: Grants | None = None
+
+    def receive_grants(self, grants: Grants) -> None:
+        """Takes the grants of a request: its client may have another token now."""
+        self.grants = grants
 
     def rest(self) -> None:
         """Frees the memory of emptied tables, before a time in which nothing may happen for long."""
@@ -345,6 +357,7 @@ class Session(Machine[SessionState, SessionInput]):
         """Begins the handshake with the client's `initialize`."""
         self.opener = opener
         self.exchanges[opener.key] = opener
+        self.use.count_calls(1)
 
     def introduce(self, client: RequestMeta) -> None:
         """Takes the client's description of itself."""
@@ -388,6 +401,7 @@ class Session(Machine[SessionState, SessionInput]):
     def add(self, exchange: Exchange, headers: Headers = ()) -> None:
         """Adds a request, with the headers that came with it."""
         self.exchanges[exchange.key] = exchange
+        self.use.count_calls(1)
         if not exchange.reply.ends_channel or (
             exchange.params is not None and len(exchange.params) > UNCOUNTED_MAX_BYTES
         ):
@@ -397,12 +411,13 @@ class Session(Machine[SessionState, SessionInput]):
 
     def remove(self, exchange: Exchange) -> None:
         """Removes a request that is over, or was refused before it began."""
-        self.exchanges.pop(exchange.key, None)
+        if self.exchanges.pop(exchange.key, None) is not None:
+            self.use.count_calls(-1)
         if self.counted and exchange.key in self.counted:
             self.room.give_back(self.counted[exchange.key])
             self.counted = without(self.counted, exchange.key)
         if self.passed:
-            self.passed = without(self.passed, exchange.key)
+            self._end_passed(exchange)
 
     def has_room_for(self, exchange: Exchange) -> bool:
         """True if there is memory for a request."""
@@ -417,22 +432,28 @@ class Session(Machine[SessionState, SessionInput]):
     def count_adopted(self, change: int) -> None:
         """Counts requests that became tasks, or tasks that are over."""
         self.adopted += change
+        self.use.count_calls(-change)
 
     def count_passing(self, change: int) -> None:
         """Counts large responses that begin, or end, to be passed on in parts."""
         self.passing += change
+        self.use.count_calls(change)
 
     # --- Streams ----------------------------------------------------------------------------------------------------
 
     def open_stream(self, stream: Stream, streams_max: int) -> Stream | None:
         """Adds a GET stream. Returns the oldest if there are too many now, which is removed."""
         self.streams.append(stream)
-        return self.streams.pop(0) if len(self.streams) > streams_max else None
+        if len(self.streams) > streams_max:
+            return self.streams.pop(0)
+        self.use.count_streams(1)
+        return None
 
     def close_stream(self, stream: Stream) -> None:
         """Removes a GET stream, if it is there."""
         if stream in self.streams:
             self.streams.remove(stream)
+            self.use.count_streams(-1)
 
     # --- What the client has set ------------------------------------------------------------------------------------
 
@@ -459,16 +480,25 @@ class Session(Machine[SessionState, SessionInput]):
     def begin_listen(self, subscription: Subscription) -> None:
         """Adds a `subscriptions/listen`."""
         self.listens = {**self.listens, subscription.exchange.key: subscription}
-        self.passed = without(self.passed, subscription.exchange.key)
+        self.use.count_streams(1)
+        self._end_passed(subscription.exchange)
 
     def pass_listen(self, exchange: Exchange, wanted: ListenFilter) -> None:
         """Adds a subscription that is passed to the server, until its request is over."""
+        if exchange.key not in self.passed:
+            self.use.count_streams(1)
         self.passed = {**self.passed, exchange.key: wanted}
+
+    def _end_passed(self, exchange: Exchange) -> None:
+        if exchange.key in self.passed:
+            self.passed = without(self.passed, exchange.key)
+            self.use.count_streams(-1)
 
     def end_listen(self, exchange: Exchange) -> Subscription:
         """Removes a `subscriptions/listen`. Returns it."""
         subscription = self.listens[exchange.key]
         self.listens = without(self.listens, exchange.key)
+        self.use.count_streams(-1)
         return subscription
 
     # --- Messages of the server -------------------------------------------------------------------------------------
@@ -522,6 +552,8 @@ class Session(Machine[SessionState, SessionInput]):
         questions = list(self.questions.values())
         self.questions.clear()
         self.held.clear()
+        if self.pipe is None:
+            self.use.count_streams(-len(self.streams))
         self.streams.clear()
         return questions
 

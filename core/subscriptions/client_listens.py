@@ -15,7 +15,7 @@ from ..base.errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..bridge.task_support import declares
-from ..downstream.responder import Responder
+from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
@@ -34,11 +34,12 @@ from .passed_listens import passes, tell_end
 class ClientListens:
     """The subscriptions of all stateless clients."""
 
-    def __init__(self, context: Context, writer: UpstreamWriter, responder: Responder) -> None:
+    def __init__(self, context: Context, writer: UpstreamWriter, downstream: Downstream) -> None:
         self._by_task: dict[str, list[tuple[Session, Subscription]]] = {}
         self._context = context
         self._writer = writer
-        self._responder = responder
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
 
     # --- Begin --------------------------------------------------------------------------------------------------------
 
@@ -65,6 +66,9 @@ class ClientListens:
             if len(others) >= limits.listens_per_session_max:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
+            fault = None if exchange.key in session.passed else self._sessions.no_room_for_stream(session.use)
+            if fault is not None:
+                raise RemoteProtocolError(fault, rpc_code=OVERLOADED)
         except RemoteProtocolError as error:
             exchange.step(ExchangeInput.SEND)
             exchange.mark_native()
@@ -185,7 +189,7 @@ class ClientListens:
         granted |= subscription.own
         if subscription.wanted.tasks:
             for grant_tasks in link.interceptors.grant_tasks:
-                granted |= grant_tasks(session, subscription.wanted)
+                granted |= grant_tasks(link, subscription.exchange, subscription.wanted)
         self._tell(session, subscription, subscription.machine.receive_acknowledged(granted))
         for id in sorted(granted.tasks):
             self._by_task.setdefault(id, []).append((session, subscription))

@@ -20,7 +20,7 @@ class Subscriptions:
     """
 
     def __init__(self, context: Context, downstream: Downstream, upstream: Upstream) -> None:
-        self.client_listens = ClientListens(context, upstream.writer, downstream.responder)
+        self.client_listens = ClientListens(context, upstream.writer, downstream)
         self.passed_listens = PassedListens(upstream.writer, downstream.responder)
         self.server_listens = ServerListens(
             context,

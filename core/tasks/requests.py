@@ -1,6 +1,8 @@
 """Requests of clients about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
 
-A client that may not see a task gets the same error as for a task that never was.
+A client that may not see a task gets the same error as for a task that never was. The access rules of the tool that
+made a task hold for it: a caller who is not in the tool's group any more does not see it, and one whose token lacks a
+scope is told which.
 
 Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 """
@@ -21,6 +23,7 @@ from ..state.listen_filter import ListenFilter
 from ..state.session import Session
 from ..state.task import Task, TaskState
 from ..upstream import task_offers
+from ..upstream.access_filter import refuse_scopes, scopes_wanted
 from ..upstream.task_offers import NEEDED
 from .answers import ACKNOWLEDGED, UNKNOWN
 from .local_tasks import LocalTasks
@@ -73,15 +76,22 @@ class TaskRequests(Interceptor):
             text = "Missing required client capability: tasks are an extension, declare it with each request"
             self._answers.refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
         elif method == "tasks/list":
-            self._list(session, exchange)
+            self._list(link, session, exchange)
         else:
-            self._receive_named(session, exchange)
+            self._receive_named(link, session, exchange)
         return True
 
-    def grant_tasks(self, session: Session, wanted: ListenFilter) -> ListenFilter:
+    def grant_tasks(self, link: Link, exchange: Exchange, wanted: ListenFilter) -> ListenFilter:
         found = {id: self._table.tasks.get(id) for id in wanted.tasks}
+        session = link.session_of(exchange)
         is_live = session.router.is_live
-        visible = (id for id, task in found.items() if task is not None and may_see(session, task, is_live=is_live))
+        visible = (
+            id
+            for id, task in found.items()
+            if task is not None
+            and may_see(session, task, is_live=is_live)
+            and scopes_wanted(self._context, link, exchange, task.tool) == frozenset()
+        )
         return ListenFilter(tasks=frozenset(visible))
 
     def receive_watched(self, task: str) -> None:
@@ -100,15 +110,21 @@ class TaskRequests(Interceptor):
             return session.features.tasks and task_offers.are_offered(link)
         return link.handshake.result is None or task_offers.are_offered(link)
 
-    def _receive_named(self, session: Session, exchange: Exchange) -> None:
+    def _receive_named(self, link: Link, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)
-        if task is None:
+        scopes = None if task is None else scopes_wanted(self._context, link, exchange, task.tool)
+        if task is None or scopes is None:
             self._answers.refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
             return
+        if scopes:
+            refuse_scopes(self._context, link, exchange, task.tool, scopes)
+            return
+        if task.sid and task.sid != session.sid:
+            self._local_tasks.pass_to(session, task)
         if not task.is_over and self._table.runs.get(task.id) is None:
             exchange_of_task = self._local_tasks.take_up(session, task)
-            link = session.router.earlier_link_of(session, exchange_of_task, *task.upstream_session)
-            self._upstream_tasks.revive(link, exchange_of_task, task.upstream_task, task.poll_ms / 1000)
+            earlier = session.router.earlier_link_of(session, exchange_of_task, *task.upstream_session)
+            self._upstream_tasks.revive(earlier, exchange_of_task, task.upstream_task, task.poll_ms / 1000)
         if exchange.method == "tasks/get":
             self._get(session, exchange, task)
         elif exchange.method == "tasks/result":
@@ -124,8 +140,6 @@ class TaskRequests(Interceptor):
             return None
         if task.expires_at_unix <= self._context.now_unix:
             return None  # its timer is about to remove it
-        if task.sid and task.sid != session.sid:
-            self._local_tasks.pass_to(session, task)
         return task
 
     # --- Get --------------------------------------------------------------------------------------------------------
@@ -163,7 +177,7 @@ class TaskRequests(Interceptor):
 
     # --- List -------------------------------------------------------------------------------------------------------
 
-    def _list(self, session: Session, exchange: Exchange) -> None:
+    def _list(self, link: Link, session: Session, exchange: Exchange) -> None:
         try:
             raw = envelope.member_of(exchange.params, "cursor")
         except RemoteProtocolError as error:
@@ -185,6 +199,7 @@ class TaskRequests(Interceptor):
             and task.expires_at_unix > now_unix
             and is_shown(session, task)
             and self._table.is_told(task)
+            and scopes_wanted(self._context, link, exchange, task.tool) is not None
         ]
         page = found[: self._context.limits.task_page_max]
         result = b'{"tasks":[' + b",".join(map(self._local_tasks.task_notifications.shown, page)) + b"]"

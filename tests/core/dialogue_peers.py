@@ -22,6 +22,7 @@ from isthmus.core import (
     PostOpening,
     ServerPlan,
 )
+from isthmus.core.base.grants import Grants
 from isthmus.core.wire.http.mcp_headers import headers_for
 
 if TYPE_CHECKING:
@@ -140,12 +141,19 @@ class Client(Peer):
         able: dict[str, Any] = ABLE,
         revision: Any = HANDSHAKE,
         principal: str = "",
+        groups: str = "",
+        scopes: str = "",
     ) -> None:
         super().__init__(play, name)
+        self.shows(groups, scopes)
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
         if down == "pipe":
-            self.pipe = self.opens(PipeOpening(server, principal, "http://here"))
+            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
+
+    def shows(self, groups: str = "", scopes: str = "", *, issued_at_unix: float | None = None) -> None:
+        """Shows a token with these groups and scopes, separated by spaces, with each request from now on."""
+        self.grants = Grants(frozenset(scopes.split()), frozenset(groups.split()), issued_at_unix)
 
     def opens(self, opening: Any, *, is_silent: bool = False) -> ChannelId:
         """Opens a channel; a silent one gets no answer but its status."""
@@ -204,7 +212,13 @@ class Client(Peer):
         if channel is None:
             revision, mirrored = (None, ()) if self.era is Era.HANDSHAKE else (STATELESS, _mirrored(frame))
             opening = PostOpening(
-                self.server, self.principal, self.session, revision, base_url="http://here", mirrored=mirrored
+                self.server,
+                self.principal,
+                self.session,
+                revision,
+                base_url="http://here",
+                mirrored=mirrored,
+                grants=self.grants,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)
         self.play.happens(self.play.engine.receive_message, channel, message)

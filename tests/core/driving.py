@@ -28,6 +28,7 @@ from isthmus.core.base.events import (
     PostOpening,
     UploadOpening,
 )
+from isthmus.core.base.grants import NO_GRANTS, Grants
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
@@ -315,6 +316,7 @@ class Client:
     stream: ChannelId | None = None
     principal: str = ""
     headers: Headers = ()
+    grants: Grants = NO_GRANTS
 
     def send(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
         """Sends one message. Returns the channel that its response comes on."""
@@ -333,6 +335,7 @@ class Client:
             accepts_events=takes_events,
             base_url="http://here",
             headers=self.headers,
+            grants=self.grants,
         )
         self.driver.open(channel, opening)
         self.driver.send(channel, message)

@@ -14,6 +14,7 @@ from inside import Inside
 from isthmus.core.base.effects import Join, Spawn
 from isthmus.core.base.effects import Listen as Get
 from isthmus.core.base.events import Connected, Headers, PipeOpening, PostOpening
+from isthmus.core.base.grants import NO_GRANTS, Grants
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
@@ -79,6 +80,7 @@ class Modern:
     capabilities: dict[str, Any] = field(default_factory=lambda: dict(ABLE))
     headers: Headers = ()
     last_id: int = 0
+    grants: Grants = NO_GRANTS
 
     def body(
         self,
@@ -129,6 +131,7 @@ class Modern:
             base_url="http://here",
             headers=self.headers,
             mirrored=mirrored,
+            grants=self.grants,
         )
         self.driver.open(channel, opening)
         self.driver.send(channel, message)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from driving import DONE, GONE, LATEST, Client, Driver, new_client, notification, result
+from isthmus.core.base.grants import Grants
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.revisions import Era
 from stateless_driving import ABLE, Modern, modern
@@ -108,6 +109,12 @@ class Party:
         if down == "http":
             self.places.append(self.legacy.listen())
         return self
+
+    def show(self, *, groups: str = "", scopes: str = "") -> None:
+        """Shows another token from now on, with these groups and scopes, separated by spaces."""
+        client = self.legacy or self.modern
+        assert client is not None
+        client.grants = Grants(frozenset(scopes.split()), frozenset(groups.split()))
 
     def ask(self, method: str, **params: Any) -> ClientRequest:
         if self.modern is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from driving import LATEST, LINK_KEY, UNIX_AT_ZERO, Driver
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
+from isthmus.core.base.plan import AccessRules, Kind, Offer, Plan, ServerPlan, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
 from task_clients import ClientRequest, Party, handle
@@ -37,6 +37,7 @@ class Scene:
     limits: Limits
     insists: bool = False
     names_era: bool = True
+    access: AccessRules | None = None
     seed: int = 1
     store: Store = field(default_factory=Store)
     parties: list[Party] = field(default_factory=list)
@@ -47,7 +48,9 @@ class Scene:
 
     @property
     def server_plan(self) -> ServerPlan:
-        return ServerPlan(id="s", kind=self.kind, era=self.up if self.names_era else None, tasks=self.rules)
+        return ServerPlan(
+            id="s", kind=self.kind, era=self.up if self.names_era else None, tasks=self.rules, access=self.access
+        )
 
     def _begin(self) -> None:
         plan = Plan(
@@ -147,6 +150,7 @@ def scene(
     tools: tuple[tuple[str, Offer], ...] = (),
     limits: Limits | None = None,
     names_era: bool = True,
+    access: AccessRules | None = None,
 ) -> Scene:
     rules = TaskRules(offer=offer, strict=strict, tools=tools)
-    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists, names_era=names_era)
+    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists, names_era=names_era, access=access)

@@ -89,6 +89,7 @@ class LastingWorld(World):
         self.servers: dict[str, Server] = {}
         self.network = self.network_kind(rng, self.faults, self._dialled)
         self.network.manners = self._manners(seed)
+        self.grant_record = self._drawn_grants(seed)
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 2))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(

@@ -24,8 +24,10 @@ from isthmus.core.base.events import (
     PipeOpening,
     PostOpening,
 )
+from isthmus.core.base.grants import NO_GRANTS, Grants
 from isthmus.core.base.ids import ChannelId
 from manners import TAKEN, log_line
+from simulated_answers import accept, answers_to
 from simulated_network import Channel, Network, Wrong, filler_of
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, GARBAGE_TOKEN, HANDSHAKES, MODERN, VERSION
 from simulated_subscriptions import Subscriptions
@@ -99,6 +101,7 @@ class Client:
         spoken: the revision that was agreed on in the handshake.
         incarnation: the number of times that it has begun.
         tasks, subscriptions: its actions with tasks and subscriptions, or None.
+        grants: those of its token; it may change at any time.
         gets_updates: True if it has a stream for notifications of changes.
         manners: its manners.
         may_log: True if a message that is refused does not end its session.
@@ -126,12 +129,18 @@ class Client:
         self.server_capabilities: dict[str, Any] = {}
         self.tasks: Tasks | None = None
         self.subscriptions: Subscriptions | None = None
+        self.grants = NO_GRANTS
         self.manners = network.manners_of(self.name)
         self._whim = network.rng_of(f"whims of {self.name}")
 
     def __str__(self) -> str:
         kind = "".join((type(self).__name__, ", rude" * self.is_rude, *(f", {one}" for one in sorted(self.manners))))
         return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
+
+    @property
+    def shown(self) -> Grants:
+        """The grants that it shows with a request."""
+        return self.grants
 
     # --- Actions ----------------------------------------------------------------------------------------------------
 
@@ -337,17 +346,12 @@ class Client:
 
     def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
         """Answers the questions of a call, and repeats the call."""
-        asked = result.get("inputRequests", {}).items()
-        answers = {key: _accept(question["params"]) for key, question in asked}
-        params = {**owed.params, "inputResponses": answers}
-        if "requestState" in result:
-            params["requestState"] = result["requestState"]
-        again = self.request("tools/call", params, owed.text)
+        again = self.request("tools/call", {**owed.params, **answers_to(result)}, owed.text)
         self.owed[again].progress_before = max(owed.progress, owed.progress_before)
 
     def _take_question(self, frame: dict[str, Any]) -> None:
         if frame["method"] == "elicitation/create":
-            result = _accept(frame["params"])
+            result = accept(frame["params"])
             self.send(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "result": result}).encode())
         elif frame["method"] == "ping":
             self.send(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "result": {}}).encode())
@@ -393,6 +397,12 @@ class PipeClient(Client):
     pipe: Channel | None = None
     is_halved = False
     due: frozenset[int] | set[int] = frozenset()
+    opened_with = NO_GRANTS
+
+    @property
+    def shown(self) -> Grants:
+        """Those that its stream was opened with."""
+        return self.opened_with
 
     def begin(self) -> None:
         if not self.is_done and not self.is_connected:
@@ -405,7 +415,8 @@ class PipeClient(Client):
         return self.pipe is not None and self.pipe.is_open
 
     def opening(self) -> Opening:
-        return PipeOpening(self.server, self.principal, "http://here")
+        self.opened_with = self.grants
+        return PipeOpening(self.server, self.principal, "http://here", grants=self.grants)
 
     def greet(self) -> None:
         self.initialize()
@@ -465,7 +476,12 @@ class EventPipeClient(PipeClient):
 
     def opening(self) -> Opening:
         self.token = None
-        return EventPipeOpening(self.server, self.principal, "http://here", "/messages")
+        return EventPipeOpening(self.server, self.principal, "http://here", "/messages", grants=self.grants)
+
+    @property
+    def shown(self) -> Grants:
+        """Those of the POST that brings the request."""
+        return self.grants
 
     def greet(self) -> None:
         pass
@@ -480,7 +496,8 @@ class EventPipeClient(PipeClient):
     def send(self, message: bytes) -> Channel:
         assert self.pipe is not None
         if self.token is not None and self.is_connected:
-            self.network.open(self, MessageOpening(self.server, self.token, self.principal), message)
+            opening = MessageOpening(self.server, self.token, self.principal, grants=self.grants)
+            self.network.open(self, opening, message)
         return self.pipe
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
@@ -515,7 +532,8 @@ class HttpClient(Client):
             self.initialize()
 
     def send(self, message: bytes) -> Channel:
-        opening = PostOpening(self.server, self.principal, self.session, self.revision_header(), base_url="http://here")
+        revision, base = self.revision_header(), "http://here"
+        opening = PostOpening(self.server, self.principal, self.session, revision, base_url=base, grants=self.grants)
         channel = self.network.open(self, opening, message)
         self.streams.append(channel)
         if self.network.strikes("doubles", 0.1, self.rng):
@@ -623,7 +641,13 @@ class ModernHttpClient(Client):
         except (ValueError, KeyError, TypeError, RecursionError):
             mirrored = []
         opening = PostOpening(
-            self.server, self.principal, None, MODERN, base_url="http://here", mirrored=tuple(mirrored)
+            self.server,
+            self.principal,
+            None,
+            MODERN,
+            base_url="http://here",
+            mirrored=tuple(mirrored),
+            grants=self.grants,
         )
         return self.network.open(self, opening, message)
 
@@ -645,11 +669,6 @@ class ModernHttpClient(Client):
 
     def _may_end(self, number: int) -> bool:
         return self.subscriptions is not None and self.subscriptions.is_live(number)
-
-
-def _accept(question: dict[str, Any]) -> dict[str, Any]:
-    """Returns the answer to a question, which repeats the question's text."""
-    return {"action": "accept", "content": {"name": question["message"]}}
 
 
 def _negotiated(message: bytes, otherwise: str) -> str:

@@ -14,6 +14,7 @@ from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send, S
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from manners import CURT, LATE_S, LINGER_MAX_S, NOT_NOW, NOT_NOW_MAX, REFUSALS, SURELY_TRIED_S, TAKEN, log_line, untidy
+from simulated_grants import NAMES, GrantRecord
 from simulated_network import Channel, Network, Wrong
 from simulated_streams import OWN, EventStream, Streams
 from simulated_subscriptions import Resources
@@ -84,6 +85,7 @@ class Server:
         processes, posts: by the channels themselves, as the numbers begin anew with each process of the proxy.
         works: its tasks, or None.
         resources: its resources, or None.
+        grant_record: what callers may use of it, or None.
         manners: its manners. Its random choices for them come from a generator of their own.
         asked: the ids of all its questions.
         may_run_once: it may be exclusive.
@@ -103,6 +105,7 @@ class Server:
         self.last = 0
         self.works: Works | None = None
         self.resources: Resources | None = None
+        self.grant_record: GrantRecord | None = None
         self.streams = Streams(self)
         self.manners = network.manners_of(plan.id)
         self._whim = network.rng_of(f"whims of {plan.id}")
@@ -300,10 +303,14 @@ class Server:
             self.reply(channel, session, id, found)
         elif method == "tools/list":
             tools = WORKING_TOOLS if session.has_tasks else TOOLS
+            if self.grant_record is not None:
+                tools = [*tools, *({**tools[0], "name": name} for name in NAMES)]
             self.reply(channel, session, id, {"tools": tools, **(LASTING if self.is_modern else {})})
         elif method == "ping" and not self.is_modern:
             self.reply(channel, session, id, {})
         elif method == "tools/call":
+            if self.grant_record is not None:
+                self.grant_record.receive_call(self.name, params)
             self._call(channel, session, id, params)
         elif method.startswith("tasks/") and self.works is not None:
             self.works.answer(channel, session, id, method, params)

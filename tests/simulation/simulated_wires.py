@@ -234,7 +234,12 @@ class RequestWire:
                 opening = self._route.opening
                 self._reply = reply_to(opening)
                 is_posted = self._route.is_posted
-                whole = msgspec.structs.replace(opening, principal=self._intended.principal)  # type: ignore[union-attr]
+                intended = {
+                    name: getattr(self._intended, name)
+                    for name in ("principal", "grants")
+                    if hasattr(self._intended, name)
+                }
+                whole = msgspec.structs.replace(opening, **intended)
                 return [*found, ("open", whole, self._body if is_posted else None)]
             else:
                 return found
@@ -245,7 +250,7 @@ class RequestWire:
             raise Wrong(f"{self._intended} was taken for {route}")
         routed = msgspec.structs.asdict(route.opening)
         for name, value in msgspec.structs.asdict(self._intended).items():
-            if routed[name] != value and name not in ("principal", "base_url", "endpoint", "mirrored"):
+            if routed[name] != value and name not in ("principal", "grants", "base_url", "endpoint", "mirrored"):
                 raise Wrong(f"{self._intended} has arrived as {route.opening}")
         return route
 

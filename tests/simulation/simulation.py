@@ -1,7 +1,8 @@
 """One world from one seed: its clients and servers, its faults, and the checks during and after it.
 
 A world consists of parts, any of which may be left out (`masks`): the faults, `narrow` limits, servers (s0), clients
-(c0) with their operations (c0.0), the faults of servers (x.0), and clients that come afterwards (n0).
+(c0) with their operations (c0.0) and what they do with their grants (g0.0), the faults of servers (x.0), and clients
+that come afterwards (n0).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
 from simulated_clients import KINDS, Client, ModernHttpClient, PipeClient
+from simulated_grants import GrantedClient, GrantRecord
 from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong
 from simulated_servers import Server
 from simulated_storage import Storage
@@ -135,6 +137,7 @@ class World:
         is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
         self.task_record = TaskRecord() if rng.random() < 0.4 and self._has("tasks") else None
         self.change_log = ChangeLog() if rng.random() < 0.4 and self._has("news") else None
+        self.grant_record = self._drawn_grants(seed)
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
@@ -159,6 +162,10 @@ class World:
     def _manners(self, seed: str) -> frozenset[str]:
         return frozenset(filter(self._has, self._drawn_manners(seed)))
 
+    def _drawn_grants(self, seed: str) -> GrantRecord | None:
+        is_drawn = random.Random(f"{seed} grants").random() < 0.4
+        return GrantRecord(self.network) if is_drawn and self._has("grants") else None
+
     def _draw(self, fault: str, chance: float, rng: random.Random) -> bool:
         """True if the world has that fault."""
         return rng.random() < chance
@@ -182,8 +189,10 @@ class World:
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
             tasks=TaskRules(offer=rng.choice(list(Offer)) if self.task_record is not None else Offer.OWN),
+            access=None if self.grant_record is None else self.grant_record.draw_rules(f"s{number}"),
         )
         server = Server(self.network, plan, is_modern=is_modern)
+        server.grant_record = self.grant_record
         if rng.random() < 0.6 and self.task_record is not None:
             server.works = Works(server)
         if self.change_log is not None:
@@ -212,6 +221,10 @@ class World:
             client.tasks = Tasks(client, self.task_record)
         if self.change_log is not None and rng.random() < 0.7:
             client.subscriptions = Subscriptions(client, self.change_log)
+        if self.grant_record is not None and server in self.grant_record.rules:
+            granted = GrantedClient(client, self.grant_record)
+            if number < NEWCOMER and self._has(f"g{number}"):
+                self._plan(f"g{number}", granted.act)
         self.clients.append(client)
         client.begin()
         return client
@@ -347,6 +360,13 @@ GOOD: Final = {
     "task completed",
     "task cancelled",
     "task of others",
+    "grants allowed",
+    "grants needs scopes",
+    "grants hidden",
+    "grants listed",
+    "grants task allowed",
+    "grants task needs scopes",
+    "grants task hidden",
     "task error -32603",
 }
 """Outcomes of worlds without faults. A client that waits for a task and cancels it gets an error."""

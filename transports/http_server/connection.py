@@ -146,15 +146,21 @@ class Connection:
     def keep_alive(self) -> None:
         """Writes a comment on an open event stream that is silent, or ends it if no token of its caller holds any more.
         Called at intervals."""
+        if not self.check_caller():
+            self._writer.keep_alive()
+
+    def check_caller(self) -> bool:
+        """Ends an open event stream if no token of its caller holds any more. True if it did."""
         lasting, exchange = self._lasting, self._writer.exchange
-        if lasting is not None and exchange is not None and exchange.channel is not None:
-            assert self._listening.gate is not None
-            if not self._listening.gate.still_holds(lasting, time.time()):
-                self._lasting = None
-                exchange.close(Close(exchange.channel))
-                self._settle()
-                return
-        self._writer.keep_alive()
+        if lasting is None or exchange is None or self._holds(lasting):
+            return False
+        self._lasting = None
+        if exchange.channel is None:  # it is forwarded
+            self._writer.stop(Cause(End.BROKEN, "no token of the client holds any more"))
+        else:
+            exchange.close(Close(exchange.channel))
+            self._settle()
+        return True
 
     def stop(self) -> None:
         """Ends the connection because the listener ends or failed."""
@@ -284,6 +290,7 @@ class Connection:
     def _go_on(self, head: RequestHead, admitted: RoutedHead) -> None:
         """Goes on with a request that is routed."""
         framing, writer = self._framing, self._writer
+        self._lasting = None
         self._admitted = admitted if admitted.may_be_kept else None
         writer.shared_headers = admitted.shared_headers
         route = admitted.route
@@ -324,6 +331,8 @@ class Connection:
         self._framing.enter(Phase.FORWARD)
         peer = self._wire.peer
         scheme = "https" if peer.is_secure else self._listening.scheme
+        # Nothing is known of what is forwarded, but an event stream is the response to a GET.
+        self._lasting = route.identity if head.method == "GET" else None
         self._writer.exchange = Exchange(self._writer, HttpReply(), head_only=self._framing.head_only)
         forwarded = ForwardedRequest(
             self._listening.forwarder,
@@ -379,7 +388,7 @@ class Connection:
 
     def _report(self, route: McpRoute, body: bytes) -> None:
         opening = route.opening
-        if route.identity.expires_at is not None:
+        if self._listening.gate is not None:
             self._lasting = route.identity if lasts(opening) else None
         exchange = Exchange(self._writer, reply_to(opening))
         self._writer.exchange = exchange
@@ -432,13 +441,14 @@ class Connection:
             self._listening.bodies,
             stream,
             holds=partial(self._holds, route.identity),
+            wait_change=self._listening.wait_change,
             greeting=greeting,
             received=received,
         )
         self._writer.end_here()
 
     def _holds(self, identity: Identity) -> bool:
-        """True if the caller of a WebSocket may go on."""
+        """True if the caller of an event stream or a WebSocket may go on."""
         return self._listening.gate is None or self._listening.gate.still_holds(identity, time.time())
 
     # --- Refusals ---------------------------------------------------------------------------------------------------

@@ -194,6 +194,12 @@ class HttpServer:
         if not self._connections:
             self._all_gone.set()
 
+    def check_callers(self) -> int:
+        """Ends the event streams and WebSockets of callers that the gate would not let in any more. Returns the number
+        of event streams."""
+        self._listening.tell_change()
+        return sum(connection.check_caller() for connection in list(self._connections))
+
     async def drain(self) -> None:
         """Accepts no more connections, finishes the replies that are due, and returns when no connection is left.
 

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+import anyio
+
 from ...core.access.gate import Gate
 from ...core.access.identity import INTROSPECTION, Peer
 from ...core.access.issuer_answers import Wanted
@@ -145,6 +147,7 @@ class ServerContext:
     denials: Denials = field(default_factory=Denials)
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
+    _changed: anyio.Event | None = None  # while anybody waits for it
 
     def __post_init__(self) -> None:
         size_max = self.limits.head_size_max_bytes
@@ -189,6 +192,17 @@ class ServerContext:
         assert isinstance(admitted.route, McpRoute)
         expires_at = admitted.route.identity.expires_at
         return admitted.gate_epoch == self.gate.epoch and (expires_at is None or time.time() < expires_at)
+
+    async def wait_change(self) -> None:
+        """Returns when callers that were let in may not hold any more."""
+        self._changed = changed = self._changed or anyio.Event()
+        await changed.wait()
+
+    def tell_change(self) -> None:
+        """Lets every `wait_change` return."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def refuse_head(self, *, is_in_target: bool) -> Refused:
         """Returns the refusal of a head over the limit: of the request line, or of the headers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from anyio.abc import ByteStream
 
@@ -21,11 +21,18 @@ class SocketClient(Socket):
 
     Args:
         bodies: the room for messages that are arriving.
-        holds: see `Socket`.
+        holds, wait_change: see `Socket`.
     """
 
-    def __init__(self, port: Port, limits: Limits, bodies: Budget, holds: Callable[[], bool]) -> None:
-        super().__init__(port, limits, peer="the client", gone=End.GONE, holds=holds)
+    def __init__(
+        self,
+        port: Port,
+        limits: Limits,
+        bodies: Budget,
+        holds: Callable[[], bool],
+        wait_change: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(port, limits, peer="the client", gone=End.GONE, holds=holds, wait_change=wait_change)
         self._bodies = bodies
 
     async def serve(self, route: SocketRoute, stream: ByteStream, greeting: bytes, received: bytes) -> None:

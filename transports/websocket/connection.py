@@ -11,7 +11,7 @@ Source: RFC 6455, 5.5 and 7.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -49,13 +49,22 @@ class Socket:
     Args:
         peer: the name of the other end in messages: "the client", "the server".
         gone: the kind of end to report when the peer has gone away.
-        holds: whether the peer may still use the connection. It is asked at each interval of the pings.
+        holds: whether the peer may still use the connection. It is asked at each interval of the pings, and after
+            `wait_change`.
+        wait_change: returns when that may have changed.
     """
 
     _channel: ChannelId
 
     def __init__(
-        self, port: Port, limits: Limits, *, peer: str, gone: End, holds: Callable[[], bool] = lambda: True
+        self,
+        port: Port,
+        limits: Limits,
+        *,
+        peer: str,
+        gone: End,
+        holds: Callable[[], bool] = lambda: True,
+        wait_change: Callable[[], Awaitable[None]] = anyio.sleep_forever,
     ) -> None:
         self._port = port
         self._limits = limits
@@ -63,6 +72,7 @@ class Socket:
         self._gone = gone
         self._gate = Gate()
         self._holds = holds
+        self._wait_change = wait_change
         self._frames: Frames
         self._outbox: Outbox | None = None  # set by `carry`
         self._queue: deque[tuple[bytes, bool]] = deque()  # messages, and whether the owner ordered them
@@ -246,12 +256,14 @@ class Socket:
         `Limits.pings_unanswered_max` pings without an answer."""
         unanswered = 0
         while self._close is None:
-            await anyio.sleep(self._limits.keep_alive_s)
             if not self._holds():
-                text = "the token or certificate of the client has expired"
+                text = "the token or certificate of the client has expired, or was revoked"
                 self._end(Cause(End.TIMED_OUT, text), POLICY_VIOLATION, text)
                 await self._finish_soon()
                 return
+            with anyio.move_on_after(self._limits.keep_alive_s):
+                await self._wait_change()
+                continue
             if self._has_heard or not self._gate.is_open:  # while paused we do not read, so silence proves nothing
                 is_silent = not self._has_heard
                 self._has_heard = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from anyio.abc import ByteStream
 
@@ -22,6 +22,7 @@ async def serve_socket(
     greeting: bytes,
     received: bytes,
     holds: Callable[[], bool],
+    wait_change: Callable[[], Awaitable[None]],
 ) -> None:
     """Serves one client on `stream` until it leaves or the channel is closed. The stream stays open.
 
@@ -29,9 +30,10 @@ async def serve_socket(
         bodies: the room for messages that are arriving.
         greeting: the head of the response that grants the upgrade.
         received: bytes that were read behind the request.
-        holds: whether the client may still use the connection. It is asked at intervals.
+        holds: whether the client may still use the connection. It is asked at intervals, and after `wait_change`.
+        wait_change: returns when that may have changed.
     """
     # Imported late: wsproto loads slowly, and most gateways have no WebSockets.
     from .client_peer import SocketClient
 
-    await SocketClient(port, limits, bodies, holds).serve(route, stream, greeting, received)
+    await SocketClient(port, limits, bodies, holds, wait_change).serve(route, stream, greeting, received)

@@ -21,6 +21,9 @@ ARTIFACT_SCHEME: Final = "artifact://"
 NONCES_MAX: Final = 4096
 """Upload links that can be outstanding at once. Each lives for minutes. At it: the oldest unused link is refused from
 then on: 403 `bad_credential`."""
+NONCES_PER_OWNER_MAX: Final = 2048
+"""Outstanding upload links of one principal or, where clients are not authenticated, of one address, so that nobody
+displaces the links of others. At it: the owner's oldest unused link is refused from then on: 403 `bad_credential`."""
 NONCES_PER_SESSION_MAX: Final = 64
 """Outstanding upload links of one session, so that no session displaces the links of others. At it: the session's
 oldest unused link is refused from then on: 403 `bad_credential`."""
@@ -175,6 +178,7 @@ class Grant(NamedTuple):
         principal: owner of the uploads, for a client without sessions; else the session's principal counts.
         is_bearer: the link is valid whether or not the session is alive; any client that has it may upload, and use
             the file.
+        owner: the owner of the session that issued it, see `core.base.budget`.
     """
 
     server: str
@@ -182,6 +186,7 @@ class Grant(NamedTuple):
     expires_at: float
     principal: str = ""
     is_bearer: bool = False
+    owner: str = ""
 
 
 class Nonces:
@@ -206,15 +211,19 @@ class Nonces:
         expires_at: float,
         principal: str = "",
         is_bearer: bool = False,
+        owner: str = "",
     ) -> str:
         """Returns a fresh nonce for one link. At a bound, the oldest unused link is dropped for it."""
         nonce = mint(entropy)
         own = [other for other, grant in self._grants.items() if grant.sid == sid]
+        of_owner = [other for other, grant in self._grants.items() if owner and grant.owner == owner]
         if len(own) >= NONCES_PER_SESSION_MAX:
             self._drop_oldest(own)
+        elif len(of_owner) >= NONCES_PER_OWNER_MAX:
+            self._drop_oldest(of_owner)
         elif len(self._grants) >= NONCES_MAX:
             self._drop_oldest(list(self._grants))
-        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer)
+        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer, owner)
         return nonce
 
     def _drop_oldest(self, nonces: list[str]) -> None:

@@ -47,6 +47,7 @@ class Page(enum.Enum):
     METRICS = "metrics"  # metrics for Prometheus
     CONNECT = "connect"  # where a caller logs in at a server, with a browser
     CONNECTED = "connected"  # where that browser comes back to
+    REVOKE = "revoke"  # the credentials of a caller
 
 
 EACH: Final = "*"
@@ -72,17 +73,18 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("metrics",): Page.METRICS,
     ("connect",): Page.CONNECTED,
     ("connect", EACH): Page.CONNECT,
+    ("auth", "revoke"): Page.REVOKE,
     ("mcp", EACH, "tools"): Page.TOOLS,
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
-POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL})
+POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL, Page.REVOKE})
 """Pages requested by POST. All others are read by GET or HEAD."""
 DELETED: Final = {Page.FILE: Page.DELETE}
 """Pages that accept DELETE as well as GET, and the page for the deletion."""
 _SERVERS: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
 _TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
 _FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
-MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS}
+MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS, Page.REVOKE}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token."""
 

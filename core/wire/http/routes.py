@@ -151,6 +151,7 @@ class ForwardRoute(msgspec.Struct, frozen=True):
     server: str
     target: bytes
     host: str
+    identity: Identity = ANONYMOUS
 
 
 class PageRoute(msgspec.Struct, frozen=True):

@@ -157,7 +157,7 @@ def judge(
             return not_found(path, surface, head.root)
         if forward is not None:
             check_required(head.headers, surface.required.get(forward.server, ()))
-            return _forward_route(head.method, forward, rest, query, host)
+            return _forward_route(head.method, forward, rest, query, host, identity or ANONYMOUS)
         if found is not None:
             asks = gate is not None
             return _page_route(
@@ -443,10 +443,14 @@ def _forward_target(rest: list[str], surface: Surface) -> ForwardTarget | None:
     return surface.transparent.get(unquote(rest[0], errors="replace"))
 
 
-def _forward_route(method: str, forward: ForwardTarget, rest: list[str], query: str, host: str) -> ForwardRoute:
+def _forward_route(
+    method: str, forward: ForwardTarget, rest: list[str], query: str, host: str, identity: Identity
+) -> ForwardRoute:
     if method in ("CONNECT", "TRACE"):
         raise NotAllowed(method, FORWARD_METHODS)
-    return ForwardRoute(forward.server, forward.to_upstream("".join("/" + part for part in rest[1:]), query), host)
+    return ForwardRoute(
+        forward.server, forward.to_upstream("".join("/" + part for part in rest[1:]), query), host, identity
+    )
 
 
 def _download_route(method: str, rest: list[str], query: str, surface: Surface) -> DownloadRoute:

@@ -4,6 +4,7 @@ shown."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import socket
@@ -64,6 +65,28 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
         code, _, err = run("start", "no/thing", "--url", url)
         assert code == 1 and "encoded slash" in err
         assert run("start", "nothing", "--url", url)[2].startswith("isthmus: got the server 'nothing', expected one of")
+
+
+def test_the_tokens_of_a_caller_are_revoked(tmp_path: Path) -> None:
+    tokens = [
+        {"name": name, "sha256": hashlib.sha256(f"{TOKEN}-{name}".encode()).hexdigest(), "groups": groups}
+        for name, groups in (("ci", []), ("root", ["admin"]))
+    ]
+    path = tmp_path / "isthmus.json"
+    servers = [{"id": "box", "upstream": {"command": TOOLBOX}}]
+    path.write_text(json.dumps({"core": {"port": 0}, "auth": {"tokens": tokens}, "servers": servers}))
+    with Run("serve", str(path)) as served:
+        asked = ("--url", re.sub(r"/mcp.*", "", served.wait_url()), "--token")
+        ci, root = (*asked, f"{TOKEN}-ci"), (*asked, f"{TOKEN}-root")
+        code, _, err = run("auth", "revoke", "token:ci", *ci)
+        assert (code, "expected one of the group admin" in err) == (1, True)
+        done = "token:ci is revoked: what it had so far is refused"
+        assert run("auth", "revoke", "token:ci", *root) == (0, done, "")
+        assert json.loads(run("auth", "revoke", "token:ci", "--json", *root)[1])["name"] == "token:ci"
+        code, _, err = run("auth", "revoke", "token:cj", *root)
+        assert (code, "expected one of token:ci, token:root" in err) == (1, True)
+        assert run("auth", "revoke", *root)[0] == 2
+        assert run("auth", "ls", "token:ci")[0] == 2
 
 
 def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:

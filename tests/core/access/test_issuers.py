@@ -45,7 +45,15 @@ def test_a_token_names_its_caller() -> None:
         via="jwt",
         client_id="desktop",
         token_id=hashlib.sha256(b"one").hexdigest()[:16],
+        issued_at=NOW,
     )
+
+
+@pytest.mark.parametrize(("issued", "known"), [(NOW + 0.9, NOW), (None, None), ("today", None), (True, None)])
+def test_a_token_tells_when_it_was_issued_if_it_does(issued: object, known: float | None) -> None:
+    answer = settled().check(sign(claims(iat=issued)))
+    assert isinstance(answer, Identity)
+    assert answer.issued_at == known
 
 
 @pytest.mark.parametrize("algorithm", KINDS)

@@ -41,7 +41,8 @@ def test_a_token_that_is_cut_off_is_found(size: int) -> None:
 
 def test_a_token_names_its_caller_until_it_expires() -> None:
     tokens = StaticTokens([CI])
-    identity = Identity("token:ci", frozenset({"read"}), frozenset({"robots"}), 100.0, "token")
+    grants, digest = (frozenset({"read"}), frozenset({"robots"})), digest_of(TEXT).hex()
+    identity = Identity("token:ci", *grants, 100.0, "token", token_id=digest)
     assert tokens.find(TEXT, 99.0) == identity
     assert tokens.find(TEXT, 140.0) == "it expired 40 s ago"
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.files.store.handles import (
     NONCES_MAX,
+    NONCES_PER_OWNER_MAX,
     NONCES_PER_SESSION_MAX,
     HandleError,
     Nonces,
@@ -197,6 +198,18 @@ def test_the_oldest_nonce_gives_way_at_the_bound() -> None:
     assert nonces.find(minted[0]) is None
     assert nonces.find(minted[1]) is not None
     assert nonces.find(minted[-1]) is not None
+
+
+def test_the_bound_of_an_owner_drops_only_its_own_links() -> None:
+    """However many sessions it has."""
+    nonces, entropy = Nonces(), random.Random(3).randbytes
+    other = nonces.mint(entropy, server="a", sid=OTHER, expires_at=1.0, owner="principal bob")
+    minted = [
+        nonces.mint(entropy, server="a", sid=f"{n}", expires_at=1.0, owner="principal ann")
+        for n in range(NONCES_PER_OWNER_MAX + 1)
+    ]
+    assert nonces.find(other) is not None
+    assert [nonces.find(nonce) is None for nonce in minted] == [True] + [False] * NONCES_PER_OWNER_MAX
 
 
 def test_the_bound_of_a_session_drops_only_its_own_links() -> None:

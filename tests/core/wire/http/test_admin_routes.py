@@ -71,6 +71,7 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
         ("/files/f", "file", "f"),
         ("/files/f/content", "content", "f"),
         ("/metrics", "metrics", ""),
+        ("/auth/revoke", "revoke", ""),
         ("/mcp/a/tools", "tools", "a"),
         ("/mcp/a/tools/call", "call", "a"),
         *(
@@ -78,6 +79,7 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
             for path in (
                 "/", "", "/mcp", "/mcp/a", "/mcp//tools", "/servers/", "/servers//stop", "/servers/a/", "/servers/a/x",
                 "/health/x", "/info/", "/tasks/t/content", "/files/f/cancel", "/metrics/", "//health", "/a/servers",
+                "/auth", "/auth/a/revoke",
             )
         ),
     ],
@@ -90,7 +92,7 @@ def test_the_page_at_each_path(path: str, page: str | None, id: str) -> None:
 
 def test_the_method_and_the_group_of_each_page() -> None:
     """Orders are posted and all other pages are read; a file is deleted at the path where it is read."""
-    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call"}
+    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call", "revoke"}
     assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
     assert {page.value for page in USE} == {"tools", "call"}
     assert {page.value for page in BROWSED} == {"connect", "connected"}
@@ -265,6 +267,7 @@ def test_the_requests_that_change_something() -> None:
     """
     assert COMMANDS == [
         ("DELETE", "/files/a"),
+        ("POST", "/auth/revoke"),
         ("POST", "/mcp/a/tools/call"),
         ("POST", "/servers/a/restart"),
         ("POST", "/servers/a/start"),

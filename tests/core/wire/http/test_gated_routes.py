@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 from isthmus.core.access.gate import Gate, GateSettings
-from isthmus.core.access.identity import Identity
 from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
 from isthmus.core.base.plan import AccessRule, AccessRules
 from isthmus.core.wire.http.admin_routes import (
@@ -140,8 +139,8 @@ def test_a_request_is_its_callers(method: str, target: str, kind: type) -> None:
     assert isinstance(route, kind), route
     if isinstance(route, McpRoute | SocketRoute | UploadRoute | DownloadRoute):
         assert route.opening.principal == "token:bob"
-    if isinstance(route, McpRoute | SocketRoute | PageRoute):
-        assert route.identity == Identity("token:bob", expires_at=100.0, via="token")
+    if isinstance(route, McpRoute | SocketRoute | ForwardRoute | PageRoute):
+        assert (route.identity.principal, route.identity.expires_at) == ("token:bob", 100.0)
 
 
 @pytest.mark.parametrize("page", sorted(MANAGEMENT, key=lambda page: page.value))

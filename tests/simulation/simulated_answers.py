@@ -1,0 +1,17 @@
+"""The answers of clients to questions of servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def accept(question: dict[str, Any]) -> dict[str, Any]:
+    """Returns the answer to a question, which repeats the question's text."""
+    return {"action": "accept", "content": {"name": question["message"]}}
+
+
+def answers_to(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns the members of the params with which a call is repeated that was answered with questions."""
+    asked = result.get("inputRequests", {}).items()
+    state = {"requestState": result["requestState"]} if "requestState" in result else {}
+    return {"inputResponses": {key: accept(question["params"]) for key, question in asked}, **state}
