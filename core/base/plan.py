@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from .governance import Cleaning, PinRules, Shown
 from .name_filter import NameFilter
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
@@ -253,6 +254,12 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The resources that clients see, by URI, and resource templates, by their text."""
     access: AccessRules | None = None
     """Rules by the grants in the openings of clients' channels; None: all clients may use everything."""
+    pins: PinRules | None = None
+    """Rules for definitions that differ from the approved ones; None: none was approved."""
+    clean: Cleaning = Cleaning.OFF
+    """The treatment of invisible characters in what the server lists."""
+    shown: Shown = Shown()
+    """The way in which clients are shown its tools."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
