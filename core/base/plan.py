@@ -296,6 +296,11 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.consumers or self.producers or self.auto_files)
 
     @property
+    def judges_definitions(self) -> bool:
+        """True if what the server lists is compared with what was approved, or searched for invisible characters."""
+        return self.pins is not None or self.clean is Cleaning.BLOCK
+
+    @property
     def takes_uploads(self) -> bool:
         """True if any of its tools may be given an uploaded file."""
         return bool(self.consumers or self.auto_files)

@@ -202,5 +202,3 @@ def _strings(entry: bytes) -> Iterator[str]:
             waiting += value
         elif isinstance(value, dict):
             waiting += [*value, *value.values()]
-
-
