@@ -55,6 +55,7 @@ from .base.version import DESCRIPTION, VERSION
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
 from .config.addresses import unix_path
+from .config.lock_file import pin_rules
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
@@ -136,10 +137,12 @@ async def running(
         login_command: returns the words of the command that logs in at a server, from its id.
 
     Raises:
+        ConfigError: the lock of `settings.pins` cannot be used.
         StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
+    pins = pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     gate = None if gate_settings is None else Gate(gate_settings, _issuers(settings.auth))
     async with contextlib.AsyncExitStack() as stack:
@@ -187,6 +190,7 @@ async def running(
             state_key=state_key,
             tmp_prefix=tmp_prefix,
             names=names,
+            pins=pins,
         )
         stderr: dict[str, list[str]] = {}
         hub = Hub(

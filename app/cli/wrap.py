@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..base import logs
+from ..config.governance_settings import Pins
 from ..config.load import ConfigError
 from ..config.login_settings import OAuth
-from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
+from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
 from ..config.value_checks import check_selection
 
 _CODE_FOLLOWS = ("-c", "-e", "-m")
@@ -31,7 +32,7 @@ def to_settings(
     Raises:
         ConfigError: options contradict each other.
     """
-    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
+    tools = ToolFilter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
         raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
     if not is_inspected and tools.selection:
@@ -66,7 +67,7 @@ def to_settings(
         unix_socket=unix_socket,
     )
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
-    return Settings(core=core, storage=storage, servers=(server,))
+    return Settings(core=core, storage=storage, servers=(server,), pins=Pins(mode="off"))
 
 
 async def with_login(settings: Settings) -> tuple[Settings, Callable[[str], tuple[str, ...]]]:

@@ -306,6 +306,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             public_base_url=base_url and base_url.rstrip("/"),
             unix_socket=settings.core.unix_socket and absolute(settings.core.unix_socket),
         ),
+        pins=msgspec.structs.replace(settings.pins, file=absolute(settings.pins.file)),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
         servers=tuple(map(settled, settings.servers)),
     )

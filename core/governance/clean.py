@@ -51,7 +51,7 @@ _KEPT: Final = re.compile(f"[{_SELECTORS}]?[{JOINERS}]?")
 _KEPT_IN_ASCII: Final = re.compile(f"[{_SELECTORS}]?")
 
 _MAYBE: Final = re.compile(rb"\\[ubf]|[\x7f-\xff]")
-"""What JSON has if any of its strings may hold an invisible character."""
+"""The bytes of JSON of which there is one if any of its strings has an invisible character."""
 
 
 class Cleaned(NamedTuple):

@@ -25,7 +25,7 @@ KEPT_MAX_BYTES: Final = 16 * 1024
 
 
 class Fault(enum.Enum):
-    """What is wrong with a definition."""
+    """The faults of definitions."""
 
     NONE = "none"
     CHANGED = "changed"  # it differs from the approved one

@@ -56,7 +56,7 @@ class Reading:
 
 
 class KnownDefinitions:
-    """What is known of a server's definitions.
+    """The knowledge of a server's definitions.
 
     Attributes:
         readings: the readings under way, by the kind of use: tools, prompts or resources.

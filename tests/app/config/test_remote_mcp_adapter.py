@@ -18,11 +18,11 @@ from isthmus.app.config.remote_mcp_adapter import FOREVER_S, SESSION_FOREVER_S
 from isthmus.app.config.settings import (
     Artifacts,
     Core,
-    Filter,
     Server,
     Sessions,
     Settings,
     Storage,
+    ToolFilter,
     Uploads,
     Upstream,
 )
@@ -220,7 +220,9 @@ def test_a_whole_file_is_read() -> None:
                 further_path="/tools/files",
                 adapters=(*consumers, *producers),
                 artifact_roots=("/srv/shared", "/srv/out", "/srv/more"),
-                tools=Filter(exclude=("secret", "bad[", "files_1_get_upload_url"), exclude_regexes=("internal_.*",)),
+                tools=ToolFilter(
+                    exclude=("secret", "bad[", "files_1_get_upload_url"), exclude_regexes=("internal_.*",)
+                ),
                 required_headers=("X-Tenant",),
                 call_timeout_seconds=30,
             ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from isthmus.app.config.load import ConfigError, loads
-from isthmus.app.config.settings import Core, Filter, Server, Settings, Storage, Upstream
+from isthmus.app.config.settings import Core, Server, Settings, Storage, ToolFilter, Upstream
 
 WHOLE = """
 [http]
@@ -60,7 +60,7 @@ def test_a_whole_file_is_read() -> None:
                 id="time",
                 upstream=Upstream(command=("docker", "run", "--rm", "-i", "mcp/time"), env={"ZONE": "UTC"}),
                 share="concurrent",
-                tools=Filter(include=("get_*", "convert_time"), exclude=("get_secret",)),
+                tools=ToolFilter(include=("get_*", "convert_time"), exclude=("get_secret",)),
                 call_timeout_seconds=45,
             ),
             Server(
