@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..base import logs
-from ..config.governance_settings import Pins
 from ..config.load import ConfigError
 from ..config.login_settings import OAuth
 from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
@@ -67,7 +66,7 @@ def to_settings(
         unix_socket=unix_socket,
     )
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
-    return Settings(core=core, storage=storage, servers=(server,), pins=Pins(mode="off"))
+    return Settings(core=core, storage=storage, servers=(server,))
 
 
 async def with_login(settings: Settings) -> tuple[Settings, Callable[[str], tuple[str, ...]]]:

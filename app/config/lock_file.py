@@ -61,7 +61,7 @@ def pin_rules(settings: Settings) -> dict[str, PinRules]:
         ConfigError: the lock cannot be used, or there is none though definitions are to be blocked.
     """
     pins = settings.pins
-    if pins.mode == "off":
+    if pins.mode == "off" or not os.path.isabs(pins.file):  # settings that were read from no file have no lock beside
         return {}
     lock = read_lock(pins.file)
     if lock is None:
