@@ -436,7 +436,7 @@ def _add_pin(
         "pin",
         parents=parents,
         help=_as_help(about),
-        description=f"{about} A server that is in the lock already is compared with it. The lock is isthmus.lock beside "
+        description=f"{about} A server that is in the lock is compared with it. The lock is isthmus.lock beside "
         "the configuration, or pins.file. Exit code 1: something differs from the lock, or a server cannot be asked.",
         epilog="Examples: isthmus pin; isthmus pin --diff; isthmus pin --approve github/search_code",
     )

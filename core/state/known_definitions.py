@@ -81,11 +81,11 @@ class KnownDefinitions:
 
     def is_whole(self, kind: str, since: float) -> bool:
         """True if the whole list was read, not before `since`."""
-        return self._whole_at.get(kind, float("-inf")) >= since
+        return kind in self._whole_at and self._whole_at[kind] >= since
 
     def has_failed(self, use: str, since: float) -> bool:
         """True if a reading for that kind of use failed, not before `since`."""
-        return self._failed_at.get(use, float("-inf")) >= since
+        return use in self._failed_at and self._failed_at[use] >= since
 
     def is_stale(self, kind: str, number: int) -> bool:
         """True if the list has changed since the request of that number was sent."""
