@@ -72,8 +72,6 @@ def has_invisible(entry: bytes) -> bool:
     """True if any string of a definition, names and values included, has an invisible character."""
     if _MAYBE.search(entry) is None:
         return False
-    if b"\\" not in entry:
-        return bool(_dropped(entry.decode(errors="replace")))
     return any(map(_dropped, _strings(entry)))
 
 
