@@ -10,8 +10,7 @@ from .value_types import Texts, about
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done about definitions of tools, prompts and resources that differ from those in the lock, which `isthmus
-    pin` writes."""
+    """Definitions of tools, prompts and resources that differ from those in the lock, which `isthmus pin` writes."""
 
     mode: Annotated[
         Literal["off", "warn", "block"] | None,
@@ -36,7 +35,7 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Clean(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done about invisible characters in what servers list."""
+    """Invisible characters in what servers list."""
 
     mode: Annotated[
         Literal["off", "clean", "block"],

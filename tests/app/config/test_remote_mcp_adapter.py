@@ -13,6 +13,7 @@ import yaml
 from command import run
 from isthmus.app.config import remote_mcp_adapter_schema
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
+from isthmus.app.config.governance_settings import Pins
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.remote_mcp_adapter import FOREVER_S, SESSION_FOREVER_S
 from isthmus.app.config.settings import (
@@ -207,6 +208,7 @@ def test_a_whole_file_is_read() -> None:
         ),
         uploads=Uploads(max_file_bytes=20 << 20, ttl_seconds=300, require_sha256=True, link_ttl_seconds=60),
         artifacts=Artifacts(ttl_seconds=900, max_per_session=50, expose_as_resources=False),
+        pins=Pins(file="/srv/isthmus.lock"),
         servers=(
             Server(
                 id="files-1",

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from isthmus.app.config.governance_settings import Pins
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.settings import Core, Server, Settings, Storage, ToolFilter, Upstream
 
@@ -55,6 +56,7 @@ def test_a_whole_file_is_read() -> None:
     assert read(WHOLE) == Settings(
         core=Core(host="0.0.0.0", port=8080, log_level="debug"),
         storage=Storage(root="/etc/data"),
+        pins=Pins(file="/etc/isthmus.lock"),
         servers=(
             Server(
                 id="time",
