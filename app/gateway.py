@@ -57,6 +57,7 @@ from .base.version import DESCRIPTION, VERSION
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
 from .config.addresses import unix_path
+from .config.lock_file import pin_rules
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
@@ -156,12 +157,14 @@ async def running(
         tokens: the tokens of servers, by id; None: those of the settings.
 
     Raises:
+        ConfigError: the lock of `settings.pins` cannot be used.
         StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use,
             or the trace cannot be written.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
     certificate = listener_certificate(settings, names) if listen else None
+    pins = pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
     async with contextlib.AsyncExitStack() as stack:
@@ -214,6 +217,7 @@ async def running(
             state_key=state_key,
             tmp_prefix=tmp_prefix,
             names=names,
+            pins=pins,
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, link_key)

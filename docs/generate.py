@@ -45,6 +45,7 @@ from isthmus.app.config.file_settings import (
     SharedFolder,
     UploadConsumerAdapter,
 )
+from isthmus.app.config.governance_settings import ToolOverride
 from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider, OAuth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.profile_settings import Profile, ProfileServer
@@ -55,6 +56,7 @@ from isthmus.app.config.settings import (
     Server,
     ServerTasks,
     Settings,
+    ToolFilter,
     Upstream,
 )
 from isthmus.app.config.tls_settings import Tls
@@ -84,7 +86,7 @@ MACHINES: Final = {
     "credential": "isthmus.core.logins.credentials",
 }
 
-SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks")
+SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
@@ -107,7 +109,8 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].access.tools.NAME": Rule,
     "servers[].access.prompts.NAME": Rule,
     "servers[].access.resources.NAME": Rule,
-    "servers[].tools": Filter,
+    "servers[].tools": ToolFilter,
+    "servers[].tools.overrides.NAME": ToolOverride,
     "servers[].prompts": Filter,
     "servers[].resources": Filter,
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,

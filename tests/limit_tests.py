@@ -182,6 +182,10 @@ LIMIT_TESTS: Final = {
     "lookup_s": "core/engine/test_hostile_eras.py::test_a_list_of_tools_that_does_not_come_delays_a_call_briefly",
     "listen_pause_s": "core/subscriptions/test_server_listens.py::test_changes_of_the_filter_are_gathered_for_a_moment",
     "schema_pages_max": "core/engine/test_tool_discovery.py::test_pages_are_bounded",
+    "definitions_ttl_s": (
+        "core/engine/test_dialogues_definitions.py::"
+        "test_a_server_without_sessions_is_listed_again_when_the_time_is_over"
+    ),
     "tools_known_max": "core/engine/test_tool_discovery.py::test_known_tools_are_bounded_to_the_latest_page",
     "audiences_max": "core/input_required/test_replay.py::test_the_audience_whose_list_is_oldest_is_forgotten_first",
     "children_max": "core/engine/test_limits.py::test_children_max_refuses_one_more_until_one_is_gone",

@@ -38,6 +38,7 @@ PURE = {
     "posixpath",
     "re",
     "struct",
+    "tomllib",  # of text, not of files
     "types",
     "typing",
     "unicodedata",

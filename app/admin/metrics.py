@@ -108,6 +108,11 @@ class _Counts(Collector):
         for name, about, value in (
             ("isthmus_server_starts", "Processes or connections begun.", "starts"),
             ("isthmus_server_failures", "Those of them that failed.", "failures"),
+            (
+                "isthmus_server_differences",
+                "Definitions found that differ from the approved ones, or are refused for invisible characters.",
+                "differences_seen",
+            ),
         ):
             counter = CounterMetricFamily(name, about, labels=["server"])
             for server in self._servers:

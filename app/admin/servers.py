@@ -115,6 +115,7 @@ class ServerPages:
             "starts": status.starts,
             "failures": status.failures,
             "noise": status.noise,
+            "differences": status.differences,
             "last_error": status.last_error,
             "eras": status.eras,
             "era": status.era,

@@ -265,6 +265,7 @@ def parser() -> argparse.ArgumentParser:
 
     _add_logins(commands.add_parser, shared, running)
     _add_token(commands.add_parser, shared)
+    _add_pin(commands.add_parser, [shared, inputs], config_help)
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
     _add_vendor(commands.add_parser, shared)
@@ -464,6 +465,31 @@ def _add_token(add: Callable[..., argparse.ArgumentParser], shared: argparse.Arg
     token.add_argument("--group", action="append", default=[], metavar="GROUP", help="a group that the caller is in")
     token.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="something that the token allows")
     token.add_argument("--expires", metavar="DAY", help="the day on which it ends, such as 2027-01-31; default: never")
+
+
+def _add_pin(
+    add: Callable[..., argparse.ArgumentParser], parents: list[argparse.ArgumentParser], config_help: str
+) -> None:
+    about = "Write the lock: what servers list now is what you approve."
+    pin = add(
+        "pin",
+        parents=parents,
+        help=_as_help(about),
+        description=f"{about} A server that is in the lock is compared with it. The lock is isthmus.lock beside "
+        "the configuration, or pins.file. Exit code 1: something differs from the lock, or a server cannot be asked.",
+        epilog="Examples: isthmus pin; isthmus pin --diff; isthmus pin --approve github/search_code",
+    )
+    pin.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    what = pin.add_mutually_exclusive_group()
+    what.add_argument("--diff", action="store_true", help="show what differs, and write nothing")
+    what.add_argument(
+        "--approve",
+        nargs="?",
+        action="append",
+        const="",
+        metavar="ID[/NAME]",
+        help="accept what differs: of a server, or of one of its tools, prompts or resources; default: all",
+    )
 
 
 def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:

@@ -423,6 +423,18 @@ def _token(options: argparse.Namespace, command: list[str]) -> int:
     return DONE
 
 
+def _pin(options: argparse.Namespace, command: list[str]) -> int:
+    from ..commands.pins import pin  # late: no other command needs it
+
+    _no_command(command, "pin")
+    settings = config_files.open_given(options).settings()
+
+    async def work(stop: Stop) -> int:
+        return DONE if await pin(settings, shows_diff=options.diff, approved=options.approve) else FAILED
+
+    return _run(work, if_stopped=FAILED)
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     output.say_json(schema())
@@ -473,6 +485,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "conform": _conform,
     "replay": _replay,
     "token": _token,
+    "pin": _pin,
     "vendor": _vendor,
     "check-driver": _check_driver,
     "demo": _demo,

@@ -13,7 +13,7 @@ import msgspec
 from ...transports.base.tokens import TokensOf
 from ..base import logs
 from ..config.load import ConfigError
-from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
+from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
 from ..config.tls_settings import Tls
 from ..config.value_checks import check_selection
 
@@ -34,7 +34,7 @@ def to_settings(
     Raises:
         ConfigError: options contradict each other.
     """
-    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
+    tools = ToolFilter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
         raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
     if not is_inspected and tools.selection:

@@ -10,6 +10,7 @@ from ..base.problem import Problem
 from .access_checks import check_auth
 from .access_settings import Access
 from .file_checks import check_files
+from .governance_checks import check_pins, check_shown_tools, shows_otherwise
 from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
@@ -55,6 +56,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
+    yield from check_pins(settings, is_sound)
     if is_sound("servers") and not settings.servers:
         yield Problem("servers", "at least one server", "no server here or in mcpServers")
     seen: dict[str, str] = {}
@@ -172,6 +174,8 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     for kind in ("tools", "prompts", "resources"):
         if is_sound(f"{key}.{kind}"):
             yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
+    if is_sound(f"{key}.tools"):
+        yield from check_shown_tools(f"{key}.tools", server.tools)
     if is_sound(f"{key}.tasks"):
         for tool in server.tasks.tools:
             if not tool.strip():
@@ -191,6 +195,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
     for kind in ("tools", "prompts", "resources"):
         if is_sound(f"{key}.{kind}") and getattr(server, kind).selection:
             yield Problem(f"{key}.{kind}", right, "got a filter")
+    if is_sound(f"{key}.tools") and shows_otherwise(server):
+        yield Problem(f"{key}.tools", right, "got overrides or descriptions")
     if is_sound(f"{key}.tasks") and server.tasks != ServerTasks():
         yield Problem(f"{key}.tasks", "none with inspect: false: the server's own tasks pass as they are", "got some")
     if is_sound(f"{key}.upstream") and server.upstream.pass_headers:

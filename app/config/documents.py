@@ -120,6 +120,8 @@ class Reader:
         options = get_args(bare) if get_origin(bare) in _UNIONS else (bare,)
         if all(isinstance(option, type) and issubclass(option, msgspec.Struct) for option in options):
             return self._read_struct(value, options, key)
+        if len(options) > 1 and not any(map(_shape, options)):
+            return self._read_scalar(value, kind, options, key)
         if len(options) > 1:
             shapes = {_shape(option): option for option in options}
             bare = shapes.get(type(value) if isinstance(value, (list, dict)) else None)
@@ -217,6 +219,15 @@ class Reader:
             if bare is str and isinstance(value, (bool, int, float)):
                 expected += " (in quotes)"
             return self._note(key, expected + hint)
+
+    def _read_scalar(self, value: object, kind: object, options: tuple[object, ...], key: str) -> object:
+        """Reads one of several scalars."""
+        count = len(self.problems)
+        read = self._read_leaf(value, kind, kind, [], key)
+        if len(self.problems) > count and not (isinstance(value, str) and "${" in value):
+            del self.problems[count:]
+            self._note(key, ", or ".join(_single(_unwrap(option)[0]) for option in options))
+        return read
 
     def _variables_in(self, text: str) -> str:
         """Returns a clause that names the variables in `text`; empty without any. Their values may be secrets."""

@@ -318,6 +318,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             tls=tls,
         ),
         auth=msgspec.structs.replace(settings.auth, client_certificates=clients),
+        pins=msgspec.structs.replace(settings.pins, file=absolute(settings.pins.file)),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
         servers=tuple(map(settled, settings.servers)),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from ...core.base.governance import Cleaning, Override, PinRules, Shown
 from ...core.base.limits import Limits
 from ...core.base.plan import (
     Affinity,
@@ -34,7 +36,7 @@ from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .login_checks import logs_in_callers
 from .profile_checks import servers_of
-from .settings import Server, ServerTasks, Settings, Upstream
+from .settings import Server, ServerTasks, Settings, ToolFilter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -49,6 +51,7 @@ def to_plan(
     state_key: bytes = b"",
     tmp_prefix: str = "",
     names: SettingNames = KEYS,
+    pins: Mapping[str, PinRules] | None = None,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -60,12 +63,17 @@ def to_plan(
         state_key: the key that signs `requestState` if the settings have none; empty: one of this run's own.
         tmp_prefix: beginning of the path of each temporary folder; the name of the workspace follows.
         names: the names of settings in messages.
+        pins: the pins of servers, by id (`lock_file.pin_rules`).
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
-        servers=tuple(_server_plan(server, retries, names) for server in settings.servers if server.inspect),
+        servers=tuple(
+            _server_plan(server, retries, names, Cleaning(settings.clean.mode), (pins or {}).get(server.id))
+            for server in settings.servers
+            if server.inspect
+        ),
         profiles=tuple(map(_profile, settings.profiles)),
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
@@ -168,7 +176,9 @@ def to_header_rules(server: Server) -> HeaderRules:
     )
 
 
-def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPlan:
+def _server_plan(
+    server: Server, retries: int, names: SettingNames, clean: Cleaning, pins: PinRules | None
+) -> ServerPlan:
     return ServerPlan(
         id=server.id,
         kind=_kind(server.upstream),
@@ -198,7 +208,22 @@ def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPla
         cwd=server.upstream.cwd or "",
         shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
         access=to_rules(server.access),
+        pins=pins,
+        clean=clean,
+        shown=_shown(server.tools),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
+    )
+
+
+def _shown(tools: ToolFilter) -> Shown:
+    most = tools.descriptions if isinstance(tools.descriptions, int) else None
+    return Shown(
+        overrides=tuple(
+            Override(tool=tool, rename=one.rename or "", title=one.title, description=one.description)
+            for tool, one in tools.overrides.items()
+        ),
+        first_sentence=tools.descriptions == "first-sentence",
+        description_max_chars=most,
     )
 
 

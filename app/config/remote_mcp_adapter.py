@@ -20,7 +20,7 @@ from ..base.problem import Problem
 from . import remote_mcp_adapter_schema as theirs
 from .addresses import host_of
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
-from .settings import Artifacts, Core, Filter, Server, Sessions, Settings, Storage, Uploads, Upstream
+from .settings import Artifacts, Core, Server, Sessions, Settings, Storage, ToolFilter, Uploads, Upstream
 from .value_checks import usable_part
 
 FOREVER_S: Final = 365 * 86_400.0
@@ -240,7 +240,7 @@ def _path(path: str) -> str:
     return "/" + path.strip().strip("/")
 
 
-def _disabled(entries: tuple[str, ...]) -> Filter:
+def _disabled(entries: tuple[str, ...]) -> ToolFilter:
     """Converts `disabled_tools`: an entry with characters beyond those of names is a regular expression, if Python
     reads it so, as remote-mcp-adapter does. Where RE2 does not, it is refused: as a name it would hide nothing."""
     names, regexes = [], []
@@ -249,7 +249,7 @@ def _disabled(entries: tuple[str, ...]) -> Filter:
             regexes.append(entry)
         else:
             names.append(entry)
-    return Filter(exclude=tuple(names) or None, exclude_regexes=tuple(regexes) or None)
+    return ToolFilter(exclude=tuple(names) or None, exclude_regexes=tuple(regexes) or None)
 
 
 def _is_regex(text: str) -> bool:

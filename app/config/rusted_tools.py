@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from ..base.problem import Problem
-from .settings import Core, Filter, Server, Settings, Upstream
+from .settings import Core, Filter, Server, Settings, ToolFilter, Upstream
 from .value_types import Port, Texts
 
 REQUEST_TIMEOUT_MIN_S: Final = 5
@@ -105,7 +105,11 @@ def _server(endpoint: Local | Remote, timeout_s: int | None) -> Server:
         id=endpoint.name,
         upstream=upstream,
         share="concurrent" if isinstance(endpoint, Local) else "none",
-        tools=endpoint.tools,
+        tools=ToolFilter(
+            include=endpoint.tools.include,
+            exclude=endpoint.tools.exclude,
+            exclude_regexes=endpoint.tools.exclude_regexes,
+        ),
         call_timeout_seconds=timeout_s,
     )
 

@@ -15,6 +15,7 @@ from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
+from .governance_settings import Clean, Descriptions, Pins, ToolOverride
 from .login_settings import Login
 from .profile_settings import Profile
 from .tls_settings import Tls
@@ -332,6 +333,21 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return NameFilter(self.include or (), self.exclude or (), self.exclude_regexes or ())
 
 
+class ToolFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tools that clients see of a server, and how they see them. Names are whole, or patterns with *, ? and [...].
+    Case counts."""
+
+    overrides: Annotated[
+        dict[str, ToolOverride], about("Other names and texts for tools, by the server's names, which are whole here.")
+    ] = {}
+    descriptions: Annotated[
+        Descriptions,
+        about(
+            "Whether descriptions of tools are kept, cut to their first sentence, or cut after a number of characters."
+        ),
+    ] = "keep"
+
+
 Offer = Literal["auto", "always", "own", "never"]
 
 
@@ -428,7 +444,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     access: Annotated[Access, about("What callers need to use the server.")] = Access()
-    tools: Annotated[Filter, about("Which of its tools clients see.")] = Filter()
+    tools: Annotated[ToolFilter, about("Which of its tools clients see, and how.")] = ToolFilter()
     prompts: Annotated[Filter, about("Which of its prompts clients see.")] = Filter()
     resources: Annotated[Filter, about("Which of its resources clients see: URIs, and templates as they are.")] = (
         Filter()
@@ -484,6 +500,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()
     tasks: Tasks = Tasks()
+    pins: Pins = Pins()
+    clean: Clean = Clean()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
     profiles: Annotated[tuple[Profile, ...], about("Endpoints that show several servers each.")] = ()
     schema_url: Annotated[

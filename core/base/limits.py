@@ -354,6 +354,9 @@ class Limits(
     schema_pages_max: int = 100
     """Pages of `tools/list` read to learn which arguments a server wants mirrored in headers. At it: the pages after it
     are not read."""
+    definitions_ttl_s: float = 300.0
+    """Time for which the definitions of a server without sessions are known once they were listed: it need not say that
+    they have changed. At it: its lists are read again before the next use of one."""
     tools_known_max: int = 10_000
     """Tools of a server about which something is remembered besides their list: hundreds are many. At it: the page that
     goes beyond is not remembered."""

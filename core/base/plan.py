@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from .governance import Cleaning, PinRules, Shown
 from .name_filter import NameFilter
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
@@ -255,6 +256,12 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The resources that clients see, by URI, and resource templates, by their text."""
     access: AccessRules | None = None
     """Rules by the grants in the openings of clients' channels; None: all clients may use everything."""
+    pins: PinRules | None = None
+    """Rules for definitions that differ from the approved ones; None: none was approved."""
+    clean: Cleaning = Cleaning.OFF
+    """The treatment of invisible characters in what the server lists."""
+    shown: Shown = Shown()
+    """The way in which clients are shown its tools."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
@@ -291,6 +298,11 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     def has_files(self) -> bool:
         """True if the file plane handles messages of this server."""
         return bool(self.consumers or self.producers or self.auto_files)
+
+    @property
+    def judges_definitions(self) -> bool:
+        """True if what the server lists is compared with what was approved, or searched for invisible characters."""
+        return self.pins is not None or self.clean is Cleaning.BLOCK
 
     @property
     def takes_uploads(self) -> bool:

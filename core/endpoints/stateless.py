@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.ids import ChannelId
@@ -41,6 +43,7 @@ from ..state.ports import RouterOf
 from ..state.session import Affinities, Session
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.access_filter import refuse_forbidden
+from ..upstream.presentation import raw_params
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
 from .affinity_table import AffinityTable, merged_affinity
@@ -164,11 +167,13 @@ class Stateless:
                 raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
             session = self._session_for(opening, key, request) if found is None else found[0]
             self._check_room(session, opening)
-            found = session, self._undecided.ask(session, key, frame, request, reply, headers, go_on)
+            told = msgspec.structs.replace(frame, params=raw_params(plan, frame.method, frame.params))
+            found = session, self._undecided.ask(session, key, told, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
             if plan is not None:
-                refuse_forbidden(plan, frame.method, frame.params, opening.grants)
+                params = raw_params(plan, frame.method, frame.params)
+                refuse_forbidden(plan, frame.method, params, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
             known = self._find_session(self._affinity_of(opening, key, request), opening.server)

@@ -14,7 +14,9 @@ from ..base.plan import ServerPlan
 from ..state.interceptor import Interceptor, Interceptors
 
 ORDER: Final[dict[str, str]] = {
-    "access": "Nothing is done for a request that its caller may not make. It sees lists last, with all that the proxy "
+    "presentation": "Every rule speaks of tools by their server's names, so requests have these from here on. It sees "
+    "lists last, with all that they keep.",
+    "access": "Nothing is done for a request that its caller may not make. It sees lists with all that the proxy "
     "adds to them.",
     "decisions": "Nothing is done for a request before the driver has allowed it.",
     "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
@@ -28,6 +30,7 @@ ORDER: Final[dict[str, str]] = {
     "entries are added.",
     "eras": "Translates between revisions. Whatever stands above it sees requests and results in the client's words, "
     "and whatever stands below it in the server's.",
+    "definitions": "Judges what the server lists in the server's own words, and refuses uses before they are written.",
     "questions": "Reads the server's questions before a result is translated.",
     "task augmentation": "Decides as late as possible whether the server may make a task of a call: only now is known "
     "what the server's tools support.",

@@ -30,7 +30,9 @@ from ..state.upstream_session import UpstreamSessionState
 from ..state.upstream_task import UpstreamTask
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.access_filter import AccessFiltering
+from ..upstream.definition_filter import DefinitionFilter
 from ..upstream.filtering import NameFiltering
+from ..upstream.presentation import Presentation
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
 from . import fast_path_rules
@@ -81,7 +83,9 @@ class Router:
         time_limits = ToolTimeLimits(context, downstream.responder)
         checks = upstream.session_checks
         decisions = downstream.decisions
+        self._definitions = DefinitionFilter(context, upstream.writer, handshaker.health)
         own = [
+            Presentation(context),
             AccessFiltering(context, downstream.responder),
             decisions,
             idle_stop,
@@ -89,6 +93,7 @@ class Router:
             SharedSettings(),
             NameFiltering(),
             era_adapter,
+            self._definitions,
             SerialTurn(),
             checks,
         ]
@@ -116,6 +121,7 @@ class Router:
         self.timers: Mapping[str, TimerHandler] = {
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
             "resume": self._handle_resume,
+            "definitions": self._handle_definitions,
             "decision": decisions.handle_timeout,
             "limit": while_open(time_limits.handle_limit),
             "ack": while_open(subscriptions.client_listens.handle_ack),
@@ -377,6 +383,11 @@ class Router:
         """Handles the end of a pause before a reply stream is resumed."""
         if (link := self.links.links.get(id)) is not None:
             self._resumption.handle_resume(link, number)
+
+    def _handle_definitions(self, id: str, use: str) -> None:
+        """Handles the end of the time for reading definitions."""
+        if (link := self.links.links.get(id)) is not None:
+            self._definitions.handle_timeout(link, use)
 
 
 def _with_server_task(upstream_task: UpstreamTask | None, result: bytes) -> Frame:

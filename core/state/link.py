@@ -25,6 +25,7 @@ from .exchange import Exchange
 from .get_stream import GetStream
 from .handshake import Handshake
 from .interceptor import Interceptors
+from .known_definitions import KnownDefinitions
 from .ports import LinkRouter
 from .server_subscriptions import ServerSubscriptions
 from .server_tools import ServerTools
@@ -124,6 +125,7 @@ class Link:
         "children",
         "cookies",
         "cut",
+        "definitions",
         "era",
         "forgotten_incarnation",
         "get_stream",
@@ -206,6 +208,8 @@ class Link:
         self.get_stream = GetStream()  # on HTTP
         self.handshake = Handshake()  # the latest
         self.tools = ServerTools()  # what is known of them
+        # What it lists, judged; None: nothing is judged.
+        self.definitions = KnownDefinitions() if plan.judges_definitions else None
         self.subscriptions = ServerSubscriptions()  # ours with a stateless server
         self.session_check: SessionCheck | None = None  # under way
         self.forgotten_incarnation = 0  # the last that a check found forgotten

@@ -8,6 +8,7 @@ started for a pause, which doubles each time up to `Limits.crash_loop_pause_max_
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 from ..base.limits import Limits
 
@@ -22,12 +23,17 @@ class Health:
         is_failing: the last attempt failed.
         last_error: how the last process or connection ended.
         is_stopped: an operator has stopped the server; nothing is started before it is started again.
+        differences: what is wrong with definitions that it lists, by kind and name: those that differ from the approved
+            ones, say.
+        differences_seen: the number of times that such a difference was new.
         noise: the number of things it sent that are no messages, by their kind.
     """
 
     __slots__ = (
         "_closed_until",
         "_limits",
+        "differences",
+        "differences_seen",
         "failures",
         "in_a_row",
         "is_failing",
@@ -44,6 +50,8 @@ class Health:
         self.is_failing = False
         self.last_error = ""
         self.is_stopped = False
+        self.differences: dict[tuple[str, str], str] = {}
+        self.differences_seen = 0
         self.noise: Counter[str] = Counter()
         self._limits = limits
         self._closed_until = float("-inf")
@@ -68,6 +76,26 @@ class Health:
         """Counts what the server sent and is no message. Returns the number of its kind."""
         self.noise[kind] += 1
         return self.noise[kind]
+
+    def receive_definition(self, kind: str, name: str, fault: str) -> bool:
+        """Records what is wrong with a definition; an empty text: nothing is. True if that is worth a note.
+
+        Where there is no room for it (`Limits.tools_known_max`), it is not recorded, and every time is the first.
+        """
+        if not fault:
+            self.differences.pop((kind, name), None)
+            return False
+        if self.differences.get((kind, name)) == fault:
+            return False
+        self.differences_seen += 1
+        if len(self.differences) < self._limits.tools_known_max:
+            self.differences[kind, name] = fault
+        return True
+
+    def receive_definitions(self, kind: str, names: Container[str]) -> None:
+        """Records the names of a whole list: of others, nothing is wrong any more."""
+        for known in [known for known in self.differences if known[0] == kind and known[1] not in names]:
+            del self.differences[known]
 
     def receive_loss(self, reason: str) -> None:
         """Records how a session ended that had worked, or that this machine had no room for. It counts as no

@@ -20,7 +20,7 @@ from isthmus.app import gateway as gateway_module
 from isthmus.app.base.version import DESCRIPTION, VERSION
 from isthmus.app.config.access_settings import Auth
 from isthmus.app.config.plan import to_limits
-from isthmus.app.config.settings import Core, Filter, Management, Server, Sessions, Settings, Upstream
+from isthmus.app.config.settings import Core, Management, Server, Sessions, Settings, ToolFilter, Upstream
 from isthmus.app.gateway import Gateway, running
 
 Json = dict[str, Any]
@@ -413,7 +413,7 @@ async def test_tools_are_listed_whole_and_from_every_page() -> None:
 
 
 async def test_a_filter_hides_tools_here_too() -> None:
-    filtered = child("c", peer="curious", tools=Filter(include=("m*", "err"), exclude=("err",)))
+    filtered = child("c", peer="curious", tools=ToolFilter(include=("m*", "err"), exclude=("err",)))
     async with proxy(filtered) as gateway:
         body = await get(gateway, "/mcp/c/tools")
         assert ([tool["name"] for tool in body["tools"]], body["filter_active"]) == (["mirror"], True)

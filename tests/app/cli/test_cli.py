@@ -48,7 +48,7 @@ from isthmus.app.config.addresses import host_of
 from isthmus.app.config.checks import check
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from isthmus.app.config.plan import to_plan
-from isthmus.app.config.settings import Artifacts, Filter, Server, ServerTasks, Settings, Uploads, Upstream
+from isthmus.app.config.settings import Artifacts, Server, ServerTasks, Settings, ToolFilter, Uploads, Upstream
 from isthmus.app.runtime import signals
 from isthmus.app.runtime.probe import ServerReport
 from isthmus.core.base.plan import AutoFiles, Offer, Sharing, TaskRules
@@ -545,7 +545,9 @@ def test_long_names_are_cut() -> None:
 def test_hidden_tools_are_counted_and_not_named() -> None:
     """The helper tool belongs to the proxy, and is not counted."""
     adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
-    server = Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(include=("get_*",)), adapters=(adapter,))
+    server = Server(
+        id="a", upstream=Upstream(command=("x",)), tools=ToolFilter(include=("get_*",)), adapters=(adapter,)
+    )
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "get_a", "drop", "wipe"))
     assert "    tools   1: get_a (2 hidden)" in banner.describe(Settings(), server, report)
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("drop",))
@@ -620,7 +622,7 @@ def test_an_entry_of_a_filter_that_is_about_no_tool_is_named(
 ) -> None:
     """An unmatched pattern in `exclude` may be meant for later tools, but a misspelt name there hides nothing."""
     adapter = UploadConsumerAdapter(tools=("put",), file_path_argument="p")
-    tools = Filter(include=include, exclude=exclude)
+    tools = ToolFilter(include=include, exclude=exclude)
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=tools, adapters=(adapter,))
     report = ServerReport(id="a", tools=("a_get_upload_url", "get_a", "put", "drop"))
     assert misfits(server, report) == [f"tools.{line}" for line in named]

@@ -16,7 +16,7 @@ from command import Json, Run, Session, until
 from isthmus.app.commands import banner
 from isthmus.app.commands.check_adapters import names_tools
 from isthmus.app.config.file_settings import UploadConsumerAdapter
-from isthmus.app.config.settings import Filter, Server, ServerTasks, Settings, Upstream
+from isthmus.app.config.settings import Server, ServerTasks, Settings, ToolFilter, Upstream
 from isthmus.app.runtime.probe import ServerReport
 
 TWO_ERAS = [sys.executable, str(Path(__file__).parents[1] / "peers" / "two_eras.py")]
@@ -172,7 +172,7 @@ def test_a_quiet_start_finds_no_fault(target: list[str]) -> None:
         (Server(id="a", upstream=Upstream(command=("x",))), False),
         (Server(id="a", upstream=Upstream(command=("x",)), files="auto"), False),
         (Server(id="a", upstream=Upstream(command=("x",)), tool_time_limits={"t": 1.0}), False),
-        (Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(exclude=("t",))), True),
+        (Server(id="a", upstream=Upstream(command=("x",)), tools=ToolFilter(exclude=("t",))), True),
         (Server(id="a", upstream=Upstream(command=("x",)), tasks=ServerTasks(tools={"t": "own"})), True),
         (
             Server(
@@ -216,7 +216,7 @@ def test_nothing_is_said_to_be_off_that_is_on_or_cannot_be_on() -> None:
 
 def test_tools_that_were_not_asked_for_are_not_counted() -> None:
     """None asked for is not none found."""
-    server = Server(id="a", upstream=Upstream(url="http://h/"), tools=Filter(include=("t",)))
+    server = Server(id="a", upstream=Upstream(url="http://h/"), tools=ToolFilter(include=("t",)))
     for tools, shown in ((None, []), ((), ["    tools   none"]), (("t",), ["    tools   1: t"])):
         lines = banner.describe(Settings(), server, ServerReport(id="a", eras={"handshake": "r"}, tools=tools))
         assert [line for line in lines if line.startswith("    tools")] == shown

@@ -224,7 +224,7 @@ def test_keys_of_request_states_come_from_the_configuration_or_the_storage() -> 
         assert to_plan(settings, b"k" * 16, "/", "", state_key=state_key).state_keys == given
         kept = (state_key,) if state_key else ()
         assert to_plan(read(MINIMAL), b"k" * 16, "/", "", state_key=state_key).state_keys == kept
-    assert "new" not in repr(settings) and "old" not in repr(settings)
+    assert "new-new" not in repr(settings) and "old-old" not in repr(settings)
 
 
 SOCKETS = """

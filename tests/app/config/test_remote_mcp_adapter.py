@@ -13,16 +13,17 @@ import yaml
 from command import run
 from isthmus.app.config import remote_mcp_adapter_schema
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
+from isthmus.app.config.governance_settings import Pins
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.remote_mcp_adapter import FOREVER_S, SESSION_FOREVER_S
 from isthmus.app.config.settings import (
     Artifacts,
     Core,
-    Filter,
     Server,
     Sessions,
     Settings,
     Storage,
+    ToolFilter,
     Uploads,
     Upstream,
 )
@@ -207,6 +208,7 @@ def test_a_whole_file_is_read() -> None:
         ),
         uploads=Uploads(max_file_bytes=20 << 20, ttl_seconds=300, require_sha256=True, link_ttl_seconds=60),
         artifacts=Artifacts(ttl_seconds=900, max_per_session=50, expose_as_resources=False),
+        pins=Pins(file="/srv/isthmus.lock"),
         servers=(
             Server(
                 id="files-1",
@@ -220,7 +222,9 @@ def test_a_whole_file_is_read() -> None:
                 further_path="/tools/files",
                 adapters=(*consumers, *producers),
                 artifact_roots=("/srv/shared", "/srv/out", "/srv/more"),
-                tools=Filter(exclude=("secret", "bad[", "files_1_get_upload_url"), exclude_regexes=("internal_.*",)),
+                tools=ToolFilter(
+                    exclude=("secret", "bad[", "files_1_get_upload_url"), exclude_regexes=("internal_.*",)
+                ),
                 required_headers=("X-Tenant",),
                 call_timeout_seconds=30,
             ),

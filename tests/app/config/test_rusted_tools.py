@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from isthmus.app.config.governance_settings import Pins
 from isthmus.app.config.load import ConfigError, loads
-from isthmus.app.config.settings import Core, Filter, Server, Settings, Storage, Upstream
+from isthmus.app.config.settings import Core, Server, Settings, Storage, ToolFilter, Upstream
 
 WHOLE = """
 [http]
@@ -55,12 +56,13 @@ def test_a_whole_file_is_read() -> None:
     assert read(WHOLE) == Settings(
         core=Core(host="0.0.0.0", port=8080, log_level="debug"),
         storage=Storage(root="/etc/data"),
+        pins=Pins(file="/etc/isthmus.lock"),
         servers=(
             Server(
                 id="time",
                 upstream=Upstream(command=("docker", "run", "--rm", "-i", "mcp/time"), env={"ZONE": "UTC"}),
                 share="concurrent",
-                tools=Filter(include=("get_*", "convert_time"), exclude=("get_secret",)),
+                tools=ToolFilter(include=("get_*", "convert_time"), exclude=("get_secret",)),
                 call_timeout_seconds=45,
             ),
             Server(

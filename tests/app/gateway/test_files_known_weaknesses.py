@@ -19,10 +19,10 @@ import pytest
 from file_world import ADAPTED, AUTO, Agent, World, artifacts, changed, proxy, puppet, until
 from isthmus.app.base.errors import StartError
 from isthmus.app.config.file_settings import UploadConsumerAdapter
-from isthmus.app.config.settings import Artifacts, Core, Filter, Management, Server, Sessions, Uploads, Upstream
+from isthmus.app.config.settings import Artifacts, Core, Management, Server, Sessions, ToolFilter, Uploads, Upstream
 
 PAGE = "https://page.example"
-HIDING = changed(puppet("hiding", tools=Filter(exclude=("hidden",))), adapters=ADAPTED.adapters)
+HIDING = changed(puppet("hiding", tools=ToolFilter(exclude=("hidden",))), adapters=ADAPTED.adapters)
 KEYED = puppet("keyed", files="auto", required_headers=("X-Key",))
 SICK = Server(
     id="sick",
