@@ -1,7 +1,7 @@
 """A tool as a document: which stems it has, and how much each says about it.
 
-BM25F gives each stem of the fields of a tool one number, its impact. An impact depends on the document alone: lengths of
-fields are compared with usual ones, and not with the average of the catalogue.
+BM25F gives each stem of the fields of a tool one number, its impact, which depends on the document alone: the length
+of a field is compared with a usual one, and not with the average of the catalogue.
 """
 
 from __future__ import annotations

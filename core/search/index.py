@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final
 
 import msgspec
@@ -178,31 +179,30 @@ class Index:
         """Returns the score of each tool that has any concept of a query."""
         sums: dict[str, float] = {}
         covered: dict[str, float] = {}
-        named: dict[str, int] = {}
+        named: Counter[str] = Counter()
         total, work = 0.0, 0
         for options in self._concepts(words):
+            if work > WORK_MAX:
+                break
             best: dict[str, float] = {}
-            in_name = set()
+            in_name: set[str] = set()
             for term, weight in options.items():
                 postings = self._find(term)
                 work += len(postings)
                 if work > WORK_MAX:
                     break
+                in_name.update([name for name, impact in postings.items() if impact & 1])
                 for name, impact in postings.items():
-                    if impact & 1:
-                        in_name.add(name)
-                    value = weight * impact
-                    if value > best.get(name, 0.0):
-                        best[name] = value
+                    if weight * impact > best.get(name, 0.0):
+                        best[name] = weight * impact
+            if not best:
+                continue
             rarity = math.log(1 + (len(self._tools) - len(best) + 0.5) / (len(best) + 0.5))
             total += rarity
             for name, value in best.items():
                 sums[name] = sums.get(name, 0.0) + rarity * value
                 covered[name] = covered.get(name, 0.0) + rarity
-            for name in in_name:
-                named[name] = named.get(name, 0) + 1
-            if work > WORK_MAX:
-                break
+            named.update(in_name)
         scores = {}
         for name, value in sums.items():
             value *= 1 - _CONCEPTS_COVERED + _CONCEPTS_COVERED * covered[name] / total
@@ -214,16 +214,18 @@ class Index:
 
     def _find(self, term: str) -> Mapping[str, int]:
         """Returns the impacts of a term: of one stem, or of those, joined by `_`, that a tool has all."""
+        if "_" not in term:
+            return self._postings.get(term, {})
         first, *others = (self._postings.get(part, {}) for part in term.split("_"))
         for other in others:
             first = {name: min(impact, other[name]) for name, impact in first.items() if name in other}
         return first
 
     def _concepts(self, words: list[str]) -> Iterator[dict[str, float]]:
-        """Yields the known terms that stand for each word of a query, with their weights."""
+        """Yields the terms that stand for each word of a query, with their weights."""
         stems = list(map(stem, words))
         joined: dict[int, list[str]] = {}
-        for at, (word, following) in enumerate(zip(words, words[1:], strict=False)):
+        for at, (word, following) in enumerate(pairwise(words)):
             terms = [*self._synonyms.get(f"{stems[at]}_{stems[at + 1]}", ())]
             if min(len(word), len(following)) > 1 and (whole := stem(word + following)) in self._postings:
                 terms.append(whole)
@@ -243,8 +245,7 @@ class Index:
             if is_sought and term in self._postings:
                 options[term] = 1.0
             options = options or self._neighbours(word, term)
-            if any(map(self._find, options)):
-                yield options
+            yield options
 
     def _neighbours(self, word: str, term: str) -> dict[str, float]:
         """Returns known terms near an unknown word: two words that it consists of, those that it shortens or that

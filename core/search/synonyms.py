@@ -1,8 +1,8 @@
 """Words of software that stand for each other, as data. A caller may hand other groups to the index.
 
-A group is a text of words. With a colon, the words behind it are kinds of what stands before it: a query for `pdf` finds
-what is said of files, and a query for `file` nothing that is said of `pdf`. `_` joins the words of a term: in a query
-they stand side by side, and a tool has all of them. A word may be in several groups.
+A group is a text of words. With a colon, the words behind it are kinds of what stands before it: a query for `pdf`
+finds what is said of files, and a query for `file` nothing that is said of `pdf`. `_` joins the words of a term: in a
+query they stand side by side, and a tool has all of them. A word may be in several groups.
 """
 
 from __future__ import annotations

@@ -10,26 +10,25 @@ WORD_MAX_CHARS: Final = 40
 """The characters of a word that are read; the longest words of prose have thirty. At it: the rest of the word is left
 out."""
 
-STOP_WORDS: Final = frozenset(
+_STOPPED: Final = (
     "a about above after again all also am an and any are as at back be because been before being below but by can "
     "could did do does doing done down each for from had has have having he her here him his how i if in into is it "
     "its just kind let like ll may me might more most much must my need no nor not now of off on one only onto or "
     "other our out over own please re s shall she should so some something such t tell than that the their them then "
     "there these they thing this those through to too until up use using ve very via want was we were what when where "
-    "which while who whom whose why will with within without would you your".split()
+    "which while who whom whose why will with within without would you your"
 )
+STOP_WORDS: Final = frozenset(_STOPPED.split())
 """Words of English that say nothing on the choice of a tool. A query of nothing else is searched for as it is."""
 
-_IRREGULAR: Final = dict(
-    pair.split()
-    for pair in (
-        "began begin,begun begin,bought buy,broke break,broken break,brought bring,built build,children child,chose "
-        "choose,chosen choose,drawn draw,drew draw,found find,gave give,given give,got get,hidden hide,indices index,"
-        "kept keep,lost lose,made make,met meet,paid pay,people person,ran run,said say,saw see,seen see,sent send,"
-        "shown show,sold sell,spent spend,spoke speak,spoken speak,taken take,thought think,took take,went go,"
-        "written write,wrote write"
-    ).split(",")
+_FORMS: Final = (
+    "began begin begun begin bought buy broke break broken break brought bring built build children child chose choose "
+    "chosen choose drawn draw drew draw found find gave give given give got get hidden hide indices index kept keep "
+    "lost lose made make met meet paid pay people person ran run said say saw see seen see sent send shown show "
+    "sold sell spent spend spoke speak spoken speak taken take thought think took take went go written write "
+    "wrote write"
 )
+_IRREGULAR: Final = dict(zip(_FORMS.split()[::2], _FORMS.split()[1::2], strict=True))
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _RUN: Final = re.compile(r"[^\W_\u0e00-\U0010ffff]+|[^\W_\x00-\u0dff]+")
