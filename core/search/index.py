@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -47,7 +47,8 @@ _COMPOUND: Final = 0.8
 _NEIGHBOUR: Final = 0.6
 _CONCEPTS_COVERED: Final = 0.6
 _NAME_COVERED: Final = 0.6
-_EXACT: Final = 1 << 40  # above any sum of impacts
+_MATCHED: Final = 1 << 24  # above any sum of impacts
+_EXACT: Final = 1 << 40
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -83,6 +84,7 @@ class Index:
         self._synonyms = _read_groups(groups)
         self._tools: dict[str, _Tool] = {}
         self._servers: dict[str, dict[str, None]] = {}
+        self._spellings: dict[str, dict[str, None]] = {}  # names by their words, put together
         self._postings: dict[str, dict[str, int]] = {}  # impacts by stem and name
         self._vocabulary: list[str] = []  # the stems, sorted
 
@@ -99,9 +101,11 @@ class Index:
         if tool is None or (len(names) >= TOOLS_PER_SERVER_MAX and tool.name not in names):
             return False
         self.remove(tool.name)
-        words = set(map(stem, name_words(server, tool.name)))
-        self._tools[tool.name] = _Tool(server, definition, len(words - STOP_WORDS) or len(words))
+        words = name_words(server, tool.name)
+        count = len(set(map(stem, words)) - STOP_WORDS)
+        self._tools[tool.name] = _Tool(server, definition, max(1, count))
         self._servers.setdefault(server, {})[tool.name] = None
+        self._spellings.setdefault("".join(words), {})[tool.name] = None
         for term, impact in impacts_of(server, tool).items():
             if term not in self._postings:
                 insort(self._vocabulary, term)
@@ -114,13 +118,11 @@ class Index:
         definition = None if tool is None else read_definition(tool.definition)
         if tool is None or definition is None:
             return False
-        del self._servers[tool.server][name]
-        if not self._servers[tool.server]:
-            del self._servers[tool.server]
+        _discard(self._servers, tool.server, name)
+        _discard(self._spellings, "".join(name_words(tool.server, name)), name)
         for term in impacts_of(tool.server, definition):
-            del self._postings[term][name]
-            if not self._postings[term]:
-                del self._postings[term]
+            _discard(self._postings, term, name)
+            if term not in self._postings:
                 del self._vocabulary[bisect_left(self._vocabulary, term)]
         return True
 
@@ -178,9 +180,8 @@ class Index:
     def _scores(self, words: list[str]) -> dict[str, int]:
         """Returns the score of each tool that has any concept of a query."""
         sums: dict[str, float] = {}
-        covered: dict[str, float] = {}
         named: Counter[str] = Counter()
-        total, work = 0.0, 0
+        total, work = 0, 0
         for options in self._concepts(words):
             if work > WORK_MAX:
                 break
@@ -192,24 +193,27 @@ class Index:
                 if work > WORK_MAX:
                     break
                 in_name.update([name for name, impact in postings.items() if impact & 1])
+                if not best:
+                    best = {name: weight * impact for name, impact in postings.items()}
+                    continue
                 for name, impact in postings.items():
                     if weight * impact > best.get(name, 0.0):
                         best[name] = weight * impact
             if not best:
                 continue
-            rarity = math.log(1 + (len(self._tools) - len(best) + 0.5) / (len(best) + 0.5))
+            rarity = round(64 * math.log(1 + (len(self._tools) - len(best) + 0.5) / (len(best) + 0.5))) or 1
             total += rarity
-            for name, value in best.items():
-                sums[name] = sums.get(name, 0.0) + rarity * value
-                covered[name] = covered.get(name, 0.0) + rarity
+            for name, value in best.items():  # one number for both sums, of values and of rarities, to look it up once
+                sums[name] = sums.get(name, 0.0) + rarity * (_MATCHED + value)
             named.update(in_name)
         scores = {}
-        for name, value in sums.items():
-            value *= 1 - _CONCEPTS_COVERED + _CONCEPTS_COVERED * covered[name] / total
-            count, tool = named.get(name, 0), self._tools[name]
-            scores[name] = round(16 * value * (1 + _NAME_COVERED * min(1.0, count / (tool.words or 1))))
-            if count >= tool.words and "".join(name_words(tool.server, name)) == "".join(words):
-                scores[name] += _EXACT
+        for name, both in sums.items():
+            covered, value = divmod(both, _MATCHED)
+            scores[name] = round(value * (1 - _CONCEPTS_COVERED + _CONCEPTS_COVERED * covered / total))
+        for name, count in named.items():
+            scores[name] += round(scores[name] * _NAME_COVERED * min(1.0, count / self._tools[name].words))
+        for name in self._spellings.get("".join(words), ()):
+            scores[name] = scores.get(name, 0) + _EXACT
         return scores
 
     def _find(self, term: str) -> Mapping[str, int]:
@@ -282,6 +286,13 @@ def _ranked(scores: Mapping[str, int], allowed: Callable[[str], bool] | None) ->
     # Sorting by the score alone needs no tuple for each name, and few of them are looked at.
     for _, names in groupby(sorted(scores, key=scores.__getitem__, reverse=True), key=scores.__getitem__):
         yield from (name for name in sorted(names) if allowed is None or allowed(name))
+
+
+def _discard(table: dict[str, dict[str, Any]], key: str, name: str) -> None:
+    """Removes a name from an entry, and the entry with its last name."""
+    del table[key][name]
+    if not table[key]:
+        del table[key]
 
 
 def _read_groups(groups: Iterable[str]) -> dict[str, dict[str, None]]:
