@@ -1,11 +1,12 @@
-"""Measures the search for tools: `python bench/search.py FOLDER` prints how often it finds the wanted one, and its cost.
+"""Measures the search for tools: `python bench/search.py FOLDER` prints how well it finds them, and at what cost.
 
-The folder holds `tools.jsonl`, a tool a line with `server`, `name`, `title`, `description` and `params` (descriptions by
-name), and `queries.tsv` with lines of a kind, a query, and the wanted tools as `server/name` with commas between them.
-`tests/core/search/catalogue` is one. The queries are split in halves by a hash, so that one can be left out of sight.
+The folder holds `tools.jsonl`, a tool a line with `server`, `name`, `title`, `description` and `params` (descriptions
+by name), and `queries.tsv` with lines of a kind, a query, and the wanted tools as `server/name` with commas between
+them. `tests/core/search/catalogue` is one. A hash splits the queries in halves, so that one can be kept for judging.
 
-hit@5 is the part of the queries with a wanted tool among the first five hits, recall@5 the part of the wanted tools that
-are there, and MRR the mean of one divided by the rank of the first. CPU is that of this process, the least of rounds.
+hit@5 is the part of the queries with a wanted tool among the first five hits, recall@5 the part of the wanted tools
+that are there, and MRR the mean of one divided by the rank of the first. CPU is that of this process, the least of
+rounds; the bytes are those of the index with its synonyms, and without the definitions.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class Query(NamedTuple):
 
 
 def read_tools(folder: Path, copies: int = 1) -> list[tuple[str, bytes]]:
-    """Returns the alias of the server and the definition of each tool; further copies are of servers with other names."""
+    """Returns the alias of the server and the definition of each tool. Copies are of servers with other names."""
     found = []
     for copy in range(copies):
         for line in (folder / "tools.jsonl").read_text(encoding="utf-8").splitlines():
             tool = json.loads(line)
             alias = tool["server"] + (f"-copy{copy}" if copy else "")
             properties = {name: {"type": "string", "description": about} for name, about in tool["params"].items()}
-            entry: dict[str, Any] = {"name": f"{alias}__{tool['name']}", "title": tool.get("title") or tool["name"]}
+            entry: dict[str, Any] = {"name": f"{alias}__{tool['name']}", "title": tool.get("title")}
             entry |= {"description": tool["description"], "inputSchema": {"type": "object", "properties": properties}}
             found.append((alias, msgspec.json.encode(entry)))
     return found
@@ -87,18 +88,10 @@ def costs(tools: list[tuple[str, bytes]], queries: list[Query]) -> str:
     tracemalloc.start()
     index = filled(tools)
     gc.collect()
-    size = tracemalloc.get_traced_memory()[0] - _empty_bytes()
+    size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     least = min(_cpu_s(index, queries) for _ in range(ROUNDS))
     return f"{len(tools)} tools: {least / len(queries) * 1e6:.0f} µs CPU a query, {size / len(tools):.0f} bytes a tool"
-
-
-def _empty_bytes() -> int:
-    """Returns the size of an index without tools, which is mostly that of the synonyms."""
-    before = tracemalloc.get_traced_memory()[0]
-    index = Index()
-    gc.collect()
-    return tracemalloc.get_traced_memory()[0] - before + len(index)
 
 
 def _cpu_s(index: Index, queries: list[Query]) -> float:

@@ -113,7 +113,7 @@ def answer_search(
 
 def _told(found: Found, asked: _Arguments, servers: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Returns the text and the structured content of an answer."""
-    whole = [] if not asked.query.strip() else _shown(found.hits)
+    whole = [] if asked.query.strip() in ("", "*") else _shown(found.hits)
     more = {hit.name: _sentence(hit) for hit in found.hits if hit not in whole}
     structured: dict[str, Any] = {
         "tools": [msgspec.Raw(hit.definition) for hit in whole],

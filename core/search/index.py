@@ -151,7 +151,7 @@ class Index:
         allowed: Callable[[str], bool] | None = None,
     ) -> Found:
         """Returns the tools that `query` is about, best first, those of equal score by name. The tool whose exposed
-        name is the query comes first, then those whose own name has its words and no others. A query without words
+        name is the query comes first, then those whose own name has its words and no others. An empty query, or `*`,
         finds all tools, by name.
 
         Args:
@@ -159,12 +159,14 @@ class Index:
             server: only tools of the server with this alias.
             limit: the hits of a page, 1 to `HITS_MAX`.
             offset: hits to leave out.
-            allowed: True for the name of a tool that the caller may know. The others are not found.
+            allowed: True for the name of a tool that the caller may know. The others are not found, and count only in
+                how rare a word is.
         """
-        words = split_words(query[:QUERY_MAX_CHARS])
-        scores = self._scores(words) if words else dict.fromkeys(self._tools, 0)
-        if query.strip() in self._tools:
-            scores[query.strip()] = 2 * _EXACT
+        text = query.strip()
+        is_all = text in ("", "*")
+        scores = dict.fromkeys(self._tools, 0) if is_all else self._scores(split_words(query[:QUERY_MAX_CHARS]))
+        if text in self._tools:
+            scores[text] = 2 * _EXACT
         if server is not None:
             names = self._servers.get(server, {})
             scores = {name: score for name, score in scores.items() if name in names}
@@ -189,6 +191,8 @@ class Index:
             in_name: set[str] = set()
             for term, weight in options.items():
                 postings = self._find(term)
+                if not postings:
+                    continue
                 work += len(postings)
                 if work > WORK_MAX:
                     break
@@ -212,7 +216,7 @@ class Index:
             scores[name] = round(value * (1 - _CONCEPTS_COVERED + _CONCEPTS_COVERED * covered / total))
         for name, count in named.items():
             scores[name] += round(scores[name] * _NAME_COVERED * min(1.0, count / self._tools[name].words))
-        for name in self._spellings.get("".join(words), ()):
+        for name in self._spellings.get("".join(words), ()) if words else ():
             scores[name] = scores.get(name, 0) + _EXACT
         return scores
 
