@@ -57,9 +57,9 @@ _decoder: Final = msgspec.json.Decoder(Definition)
 
 
 def read_definition(data: bytes) -> Definition | None:
-    """Returns what is read of an entry of `tools/list`; None if it is not JSON, or has no name."""
+    """Returns what is read of an entry of `tools/list`; None if it is no JSON in UTF-8, or has no name."""
     try:
-        return _decoder.decode(data)
+        return _decoder.decode(str(data, "utf-8"))  # members that are passed over are checked, too
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -10,6 +10,7 @@ The index depends on the tools that are in it, and not on those that came and we
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_left, insort
 from collections import Counter
@@ -81,7 +82,7 @@ class Index:
     """
 
     def __init__(self, groups: Iterable[str] = GROUPS) -> None:
-        self._synonyms = _read_groups(groups)
+        self._synonyms = _read_groups(tuple(groups))
         self._tools: dict[str, _Tool] = {}
         self._servers: dict[str, dict[str, None]] = {}
         self._spellings: dict[str, dict[str, None]] = {}  # names by their words, put together
@@ -299,8 +300,10 @@ def _discard(table: dict[str, dict[str, Any]], key: str, name: str) -> None:
         del table[key]
 
 
-def _read_groups(groups: Iterable[str]) -> dict[str, dict[str, None]]:
-    """Returns for each term the terms that stand for it, in the order of the groups. All are stems."""
+@functools.lru_cache(maxsize=8)
+def _read_groups(groups: tuple[str, ...]) -> dict[str, dict[str, None]]:
+    """Returns for each term the terms that stand for it, in the order of the groups. All are stems. Indexes with the
+    same groups share the table."""
     table: dict[str, dict[str, None]] = {}
     for group in groups:
         before, colon, behind = ([_stems(term) for term in part.split()] for part in group.partition(":"))

@@ -42,7 +42,7 @@ def split_words(text: str, *, is_name: bool = False) -> list[str]:
     word. In prose a word of two humps is a brand as a rule, and stays whole.
     """
     if not text.isascii():
-        marks = unicodedata.normalize("NFKD", text)[: 2 * len(text)]  # one character may give eighteen
+        marks = unicodedata.normalize("NFKD", text)[: 4 * len(text)]  # most give three at most, and some eighteen
         text = unicodedata.normalize("NFC", "".join(each for each in marks if not unicodedata.combining(each)))
     words = []
     for run in _RUN.findall(text):

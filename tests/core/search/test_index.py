@@ -1,4 +1,4 @@
-"""Tests of the index of tools: what is found, in which order, at which cost, and what is left of a tool that is gone."""
+"""Tests of the index of tools: what is found, in which order, in how many steps, and what a removed tool leaves."""
 
 from __future__ import annotations
 
