@@ -2,8 +2,8 @@
 
 A line of the input is an operation, by its first byte: `+` and `-` and a digit add the rest as a definition of that
 server, or remove the tool of that name; `=` and a digit replace the server's tools by those of the rest, with tabs
-between them; `?` searches, and `!` calls `search_tools` with the rest as arguments. Accepted outcomes: a definition that
-cannot be read is not added; arguments that cannot be read give an error.
+between them; `?` searches, and `!` calls `search_tools` with the rest as arguments. Accepted outcomes: a definition
+that cannot be read is not added; arguments that cannot be read give an error.
 """
 
 from __future__ import annotations

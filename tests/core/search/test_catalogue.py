@@ -13,7 +13,7 @@ CATALOGUE = Path(__file__).parent / "catalogue"
 
 
 def test_nearly_all_queries_find_their_tool() -> None:
-    """Of twenty queries one may miss its tool among the first five hits, and three may have another tool first."""
+    """One query of twenty may miss its tool among the first five hits, and three may have another tool first."""
     index = Index()
     for line in (CATALOGUE / "tools.jsonl").read_text(encoding="utf-8").splitlines():
         tool = json.loads(line)

@@ -302,7 +302,7 @@ def test_a_page_has_so_many_hits() -> None:
 
 
 def test_so_many_stems_of_a_tool_are_kept() -> None:
-    """Those of the name and of the server are among them, as they weigh most."""
+    """The words of the name and of the server are among them, as they weigh most."""
     words = [2 * one + 2 * other + one for one, other in itertools.permutations("abcdfghjklmn", 2)]
     index = filled([entry("server__name", " ".join(words[:TERMS_MAX]))])
     assert all(found(index, word) for word in ("name", "server", *words[: TERMS_MAX - 2]))
