@@ -258,7 +258,7 @@ class Index:
 
     def _neighbours(self, word: str, term: str) -> dict[str, float]:
         """Returns known terms near an unknown word: two words that it consists of, those that it shortens or that
-        shorten it, and those that differ in one letter, or in the order of two."""
+        shorten it, and those that it may be a misspelling of."""
         found: dict[str, float] = {}
         for cut in range(3, len(word) - 2):
             first, second = stem(word[:cut]), stem(word[cut:])
@@ -275,7 +275,8 @@ class Index:
 
 
 def _is_one_edit(first: str, second: str) -> bool:
-    """True if one letter added, left out or changed, or two neighbours exchanged, makes one text of the other."""
+    """True if one letter added or left out, or two neighbours exchanged, makes one word of the other; in words of six
+    letters and more also one letter changed, which in shorter ones often makes another English word."""
     short, long = sorted((first, second), key=len)
     if len(long) - len(short) > 1:
         return False
@@ -283,7 +284,7 @@ def _is_one_edit(first: str, second: str) -> bool:
     if len(short) < len(long):
         return short[same:] == long[same + 1 :]
     is_exchanged = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
-    return is_exchanged or short[same + 1 :] == long[same + 1 :]
+    return is_exchanged or (len(long) > 5 and short[same + 1 :] == long[same + 1 :])
 
 
 def _ranked(scores: Mapping[str, int], allowed: Callable[[str], bool] | None) -> Iterator[str]:

@@ -95,6 +95,26 @@ def test_unknown_words_find_nothing() -> None:
     assert found(Index(), "branch") == []
 
 
+@pytest.mark.parametrize(
+    ("typo", "is_near"),
+    [
+        ("grpah", True),
+        ("grap", True),
+        ("graphh", True),
+        ("grahp", True),
+        ("grabh", False),  # with a letter changed, short words become others
+        ("phraseologx", True),
+        ("phraseolxgx", False),
+        ("prhaseolgoy", False),
+        ("pharse", False),
+        ("xgraph", False),  # the first two letters are right
+    ],
+)
+def test_misspelled_words_find_their_tool(typo: str, is_near: bool) -> None:
+    index = filled([entry("a__graph"), entry("a__phraseology"), entry("a__other")])
+    assert bool(found(index, typo)) == is_near
+
+
 def test_stop_words_alone_are_searched_for_as_they_are() -> None:
     index = filled([entry("a__who_is", "Owner of a domain"), entry("a__other", "Who is it")])
     assert found(index, "who is") == ["a__who_is"]
