@@ -118,6 +118,7 @@ def test_misspelled_words_find_their_tool(typo: str, is_near: bool) -> None:
 def test_stop_words_alone_are_searched_for_as_they_are() -> None:
     index = filled([entry("a__who_is", "Owner of a domain"), entry("a__other", "Who is it")])
     assert found(index, "who is") == ["a__who_is"]
+    assert found(index, "who") == ["a__who_is"]
     assert found(index, "who is the owner") == ["a__who_is"]
 
 
@@ -125,6 +126,22 @@ def test_a_query_is_about_all_of_its_words() -> None:
     """A tool that has both words is ahead of one that has the first more often."""
     index = filled([entry("a__cat", "Cat, cat and cat"), entry("a__x", "A cat on a mat"), entry("a__y", "A mat")])
     assert found(index, "cat mat")[0] == "a__x"
+
+
+def test_a_tool_whose_own_name_is_the_query_comes_first() -> None:
+    index = filled([entry("a__tag"), entry("tag__tags_all", "Tag, tag and tag", title="Tag, tag and tag")])
+    assert found(index, "tag", limit=1) == ["a__tag"]
+    assert found(index, "tag it", limit=1) == ["tag__tags_all"]
+
+
+def test_a_tool_whose_name_is_covered_is_ahead() -> None:
+    index = filled([entry("a__tag_branch"), entry("a__tag_branch_archive", "Tag a branch")])
+    assert found(index, "tag the branches")[0] == "a__tag_branch"
+
+
+def test_an_unknown_word_may_consist_of_two() -> None:
+    index = filled([entry("a__page_title"), entry("a__page"), entry("a__title")])
+    assert found(index, "pagetitle") == ["a__page_title"]
 
 
 def test_scripts_without_spaces_and_accents_are_found() -> None:
@@ -143,12 +160,12 @@ def test_scripts_without_spaces_and_accents_are_found() -> None:
 
 
 def test_other_groups_of_synonyms_may_be_given() -> None:
-    definition = entry("a__feline", "Pet a feline")
-    index = Index(groups=("cat feline", "animal: dog", "big_cat feline"))
+    definition = entry("a__feline")
+    index = Index(groups=("cat feline", "animal: dog", "pet_tiger feline"))
     index.add("a", definition)
     index.add("a", entry("a__animal"))
     assert found(index, "cat") == ["a__feline"]
-    assert found(index, "big cat") == ["a__feline"]
+    assert found(index, "my pet tiger") == ["a__feline"]
     assert found(index, "dog") == ["a__animal"]
     assert found(filled([definition]), "cat") == []
 
@@ -253,7 +270,7 @@ def test_replacing_touches_no_tool_that_is_the_same(monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_read_is_not_added() -> None:
     index = Index()
     deep = b'{"name":"a","inputSchema":' + 100_000 * b"[" + 100_000 * b"]" + b"}"
-    for definition in (b"", b"[]", b"{}", b'{"name":null}', b'{"name":"\xff"}', deep):
+    for definition in (b"", b"[]", b"{}", b'{"name":null}', b'{"name":"\xff"}', b'{"name":"a","icons":"\xff"}', deep):
         assert not index.add("a", definition)
     assert not index.remove("a")
     assert state(index) == state(Index())
