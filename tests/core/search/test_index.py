@@ -141,7 +141,7 @@ def test_a_tool_whose_name_is_covered_is_ahead() -> None:
 
 def test_an_unknown_word_may_consist_of_two() -> None:
     index = filled([entry("a__page_title"), entry("a__page"), entry("a__title")])
-    assert found(index, "pagetitle") == ["a__page_title"]
+    assert found(index, "the pagetitle") == ["a__page_title"]
 
 
 def test_scripts_without_spaces_and_accents_are_found() -> None:
