@@ -25,7 +25,8 @@ from .synonyms import GROUPS
 from .words import STOP_WORDS, split_words, stem
 
 TOOLS_PER_SERVER_MAX: Final = 1000
-"""The tools of one server that are indexed; the largest real servers have some hundred. At it: further ones are not
+"""The tools of one server that are indexed; the largest real servers have some hundred. A real tool takes one to three
+thousand bytes, and one whose words are all long and nobody else's thirty thousand. At it: further ones are not
 found."""
 QUERY_MAX_CHARS: Final = 4096
 """The characters of a query that are read; a request in full sentences has some hundred. At it: the rest is left
