@@ -527,6 +527,31 @@ LIMIT_TESTS: Final = {
     ),
     "app/logins/transfer.py::EXPORT_MAX_BYTES": "app/logins/test_transfer.py::test_a_file_that_is_too_large",
     "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
+    "core/search/answers.py::DEFINITIONS_MAX": (
+        "core/search/test_answers.py::test_hits_are_shown_with_their_definition_and_others_in_a_line"
+    ),
+    "core/search/answers.py::DEFINITIONS_MAX_BYTES": (
+        "core/search/test_answers.py::test_definitions_take_so_many_bytes_together"
+    ),
+    "core/search/answers.py::DEFINITION_MAX_BYTES": (
+        "core/search/test_answers.py::test_the_first_definition_may_be_larger"
+    ),
+    "core/search/answers.py::LINE_MAX_CHARS": "core/search/test_answers.py::test_lines_are_cut_off",
+    "core/search/documents.py::PARAMETERS_MAX": "core/search/test_index.py::test_so_many_parameters_are_indexed",
+    "core/search/documents.py::PARAMETER_MAX_CHARS": "core/search/test_index.py::test_texts_are_indexed_to_their_limit",
+    "core/search/documents.py::TERMS_MAX": "core/search/test_index.py::test_so_many_stems_of_a_tool_are_kept",
+    "core/search/documents.py::TEXT_MAX_CHARS": "core/search/test_index.py::test_texts_are_indexed_to_their_limit",
+    "core/search/index.py::CONCEPTS_MAX": "core/search/test_index.py::test_so_many_words_are_searched_for",
+    "core/search/index.py::HITS_MAX": "core/search/test_index.py::test_a_page_has_so_many_hits",
+    "core/search/index.py::NEIGHBOURS_MAX": (
+        "core/search/test_index.py::test_so_many_known_words_are_compared_with_an_unknown_one"
+    ),
+    "core/search/index.py::QUERY_MAX_CHARS": "core/search/test_index.py::test_a_query_is_read_to_its_limit",
+    "core/search/index.py::TOOLS_PER_SERVER_MAX": (
+        "core/search/test_index.py::test_a_server_has_so_many_tools_and_takes_none_of_others"
+    ),
+    "core/search/index.py::WORK_MAX": "core/search/test_index.py::test_so_many_entries_are_looked_at",
+    "core/search/words.py::WORD_MAX_CHARS": "core/search/test_words.py::test_words_are_cut_off_at_their_limit",
     "core/access/gate.py::NAME_MAX_BYTES": ("core/access/test_gate.py::test_an_unusable_header_of_a_proxy_is_refused"),
     "core/access/json_web_tokens.py::TOKEN_MAX_CHARS": "core/access/test_json_web_tokens.py::test_a_token_is_bounded",
     "core/access/json_web_tokens.py::HEADER_MAX_BYTES": "core/access/test_json_web_tokens.py::test_a_header_is_bounded",

@@ -1,0 +1,87 @@
+"""Words of software that stand for each other, as data. A caller may hand other groups to the index.
+
+A group is a text of words. With a colon, the words behind it are kinds of what stands before it: a query for `pdf`
+finds what is said of files, and a query for `file` nothing that is said of `pdf`. `_` joins the words of a term: in a
+query they stand side by side, and a tool has all of them. A word may be in several groups.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_VERBS: Final = (
+    "create add new make insert generate build compose open register; "
+    "delete remove erase clear destroy drop purge discard uninstall unset get_rid trash clean_up; "
+    "get fetch read retrieve show view load obtain look see give display access; "
+    "list enumerate browse show get; "
+    "search find look_up lookup query locate seek discover filter match; "
+    "update edit change modify set alter patch adjust rewrite correct rename fix configure; "
+    "write save store put set persist record note append; append add attach insert extend end; "
+    "move rename relocate transfer reorganize; copy duplicate clone replicate fork; "
+    "send post submit publish message notify share deliver write; reply respond answer comment; "
+    "start run launch execute begin trigger invoke start_up perform call; "
+    "stop end terminate kill cancel abort halt shut_down quit; close dismiss finish resolve complete end shut; "
+    "restart reboot reload refresh reset reconnect; undo revert rollback roll_back restore reset discard; "
+    "switch checkout change select toggle go_to; choose select pick; upload push import attach put; "
+    "download pull export save fetch; install deploy set_up setup add apply; "
+    "uninstall undeploy teardown tear_down remove; upgrade update migrate bump; "
+    "connect link join associate attach relate; disconnect unlink detach separate; "
+    "convert transform translate turn_into change transcode; calculate compute count sum total measure; "
+    "compare diff difference differ changes; "
+    "check verify validate test audit inspect examine analyze analyse review; "
+    "analyze analyse profile trace diagnose debug investigate performance insight; "
+    "explain describe document documentation help detail define; "
+    "describe detail details info information metadata properties; summarize summary digest overview brief; "
+    "approve accept confirm; reject decline deny refuse; assign delegate give allocate owner assignee; "
+    "invite attendee participant guest; schedule plan book calendar event; postpone reschedule move update delay; "
+    "watch monitor observe follow track subscribe; unfollow unsubscribe unwatch remove; "
+    "enable activate turn_on switch_on; disable deactivate turn_off switch_off; emulate simulate mock fake; "
+    "fill type enter input write; click press tap push hit; scroll swipe; wait sleep pause; "
+    "navigate open visit go goto go_to browse load; capture screenshot snapshot record; expose forward proxy tunnel; "
+    "scale resize replicas size; tag label mark category; archive compress zip gzip pack; "
+    "extract unzip decompress scrape parse; encrypt cipher; log_in login sign_in authenticate authorize connect; "
+    "log_out logout sign_out disconnect"
+)
+_NOUNS: Final = (
+    "file document; file: pdf docx doc txt csv json yaml xml xlsx spreadsheet markdown attachment; "
+    "image picture photo graphic media logo icon; image: png jpg jpeg gif svg; "
+    "video movie clip film screencast recording; audio sound music song voice speech; speech: talk speak; "
+    "transcribe transcript dictation caption subtitle; folder directory dir path; "
+    "tree hierarchy structure; repository repo project codebase; branch ref; commit revision history log changes; "
+    "pull_request merge_request pr mr; issue ticket bug task story problem defect; "
+    "comment remark note feedback annotation discussion; review feedback approval comment; "
+    "status state condition progress; message chat conversation post dm text; channel room conversation; "
+    "thread conversation discussion; emoji reaction smiley; email mail e_mail inbox; "
+    "user people person member account profile; user: employee colleague teammate customer author; "
+    "team group organization company org; role permission access right allowed restriction acl; "
+    "calendar agenda schedule appointment; event meeting appointment; event: birthday conference webinar; "
+    "time hour date; timezone time_zone; page site website webpage web_page url link tab; "
+    "internet web online www; browser window tab chrome; button link element control; "
+    "dropdown drop_down menu option list select; form field input; keyboard key shortcut hotkey; "
+    "mouse cursor pointer; dialog popup pop_up alert prompt modal; console terminal shell command output; "
+    "error exception failure fail crash bug problem; log logs output trace; network traffic request http; "
+    "style css design; database db sql; table sheet grid; column field property attribute; "
+    "row record entry item document; query sql select; schema structure fields columns definition; "
+    "collection table set; index indices; cache memory store; key identifier id name; value content data; "
+    "expire expiration ttl timeout lifetime; graph network relation; entity node object item; "
+    "relation relationship link edge connection; observation fact note; container pod docker image; "
+    "cluster kubernetes k8s kubectl; kubernetes: pod deployment namespace helm; deployment release rollout version; "
+    "release version tag; server host machine instance node vm; service app application; "
+    "environment env variable config configuration setting; secret password credential token key; "
+    "package library dependency module chart; pipeline workflow ci job build; code source script snippet; "
+    "code: python javascript java typescript; function method procedure; place location spot venue poi; "
+    "address location; coordinates latitude longitude geographic geocode; directions route navigation way path; "
+    "distance length; elevation altitude height; weather forecast temperature; price cost quote rate; "
+    "stock share ticker market; payment invoice charge billing; currency money exchange; "
+    "article news headline story; paper publication article study; book novel literature; "
+    "chart graph plot diagram visualization; slide presentation powerpoint ppt deck; word docx document; "
+    "excel xlsx spreadsheet worksheet workbook sheet; size big large length dimension; "
+    "count number amount how_many quantity total; list array collection; title heading name headline; "
+    "paragraph block text section; note memo page; wiki page article confluence; knowledge memory fact; "
+    "template boilerplate; backup snapshot dump; accessibility a11y; light dark theme color; mobile phone device; "
+    "phone call dial telephone; speed fast slow performance latency; "
+    "similar vector embedding semantic related nearest; label tag keyword; statistics stats metrics analytics usage; "
+    "recent latest last newest"
+)
+
+GROUPS: Final[tuple[str, ...]] = tuple(group.strip() for group in f"{_VERBS}; {_NOUNS}".split(";"))
