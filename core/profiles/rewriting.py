@@ -5,7 +5,8 @@ are in one table, as no place of one means something else in another. Text, argu
 are not looked into, but for the URI of a tool's user interface. What is not rewritten keeps its bytes.
 
 What cannot be read keeps its bytes, too: a good result is never lost over a rewriting. An entry of a list is left out
-instead, as it would show a raw name; so is the second of two with one name. A request is refused.
+instead, as it would show a raw name, or could say that it is of another server; so is the second of two with one name.
+A request is refused.
 
 The headers that mirror a request are derived from its params when it is written (`wire/http/mcp_headers`), and are
 right once these are. Roots are the client's own, and are in no table.
@@ -205,20 +206,23 @@ class Rewriter:
         for span in spans:
             entry = array[span.start : span.stop]
             raw = text_of(sole_member(entry, listing.name.path[0]))
-            exposed = None if raw is None else self._exposed(server, listing.name.kind, raw)
-            if exposed is not None and exposed not in entries:
-                entries[exposed] = self._entry(server, listing, entry)
-                edits.append(Edit(*span, entries[exposed]))
+            exposed = "" if raw is None else self._exposed(server, listing.name.kind, raw)
+            shown = None if raw is None or exposed in entries else self._entry(server, listing, entry)
+            if shown is not None:
+                entries[exposed] = shown
+                edits.append(Edit(*span, shown))
         if len(entries) == len(spans):
             array = splice(array, edits)
         else:
             array = b"[" + b",".join(entries.values()) + b"]"
         return splice(result, [Edit(*whole, array)])
 
-    def _entry(self, server: str, listing: Listing, entry: bytes) -> bytes:
+    def _entry(self, server: str, listing: Listing, entry: bytes) -> bytes | None:
+        """Returns an entry as clients see it; None if its `_meta` cannot be read, and could name another server."""
         further = listing.further if b"resourceUri" in entry or b"\\u" in entry else ()
         entry = splice(entry, self._edits(server, entry, (listing.name, *further)))
-        return add_members(entry, "_meta", {SERVER: msgspec.json.encode(server)})
+        marked = add_members(entry, "_meta", {SERVER: msgspec.json.encode(server)})
+        return None if marked is entry or sole_member(marked, "_meta") is None else marked
 
     # --- From a client to a server ----------------------------------------------------------------------------------
 

@@ -80,22 +80,34 @@ def test_entries_keep_their_bytes() -> None:
     assert json.loads(REWRITER.result("a", "tools/list", listed))["ttlMs"] == 1
 
 
-@pytest.mark.parametrize("meta", ["null", "[]", '"x"', "{}", '{"dev.isthmus/server":"inner"}'])
-def test_a_meta_of_any_kind_spoils_no_entry(meta: str) -> None:
+@pytest.mark.parametrize("meta", ["null", "{}", '{"dev.isthmus/server":"b"}', '{"dev.isthmus\\/server":"b"}'])
+def test_an_entry_cannot_say_that_it_is_of_another_server(meta: str) -> None:
     listed = b'{"tools":[{"name":"read","_meta":%b}]}' % meta.encode()
     (entry,) = json.loads(REWRITER.result("a", "tools/list", listed))["tools"]
-    assert entry["name"] == "a__read"
-    assert entry["_meta"] == (json.loads(meta) if meta in ("[]", '"x"') else {SERVER: "a"})
+    assert entry == {"name": "a__read", "_meta": {SERVER: "a"}}
 
 
 @pytest.mark.parametrize(
-    "entry", ["{}", '{"name":7}', '{"name":"x","name":"y"}', '{"name":"x","Name":"y"}', '{"name":"\\ud800"}', "7", "[]"]
+    "entry",
+    [
+        '{"name":"x","_meta":[]}',
+        '{"name":"x","_meta":{"dev.isthmus/server":"b","k":1,"k":2}}',
+        '{"name":"x","_meta":{},"_Meta":{"dev.isthmus/server":"b"}}',
+        '{"name":"x","_Meta":{"dev.isthmus/server":"b"}}',
+        "{}",
+        '{"name":7}',
+        '{"name":"x","name":"y"}',
+        '{"name":"x","Name":"y"}',
+        '{"name":"\\ud800"}',
+        "7",
+        "[]",
+    ],
 )
-def test_an_entry_whose_name_cannot_be_read_is_left_out(entry: str) -> None:
-    listed = '{"tools":[{"name":"x"}, ENTRY ,{"name":"y"}]}'.replace("ENTRY", entry).encode()
+def test_an_entry_whose_name_or_server_cannot_be_read_is_left_out(entry: str) -> None:
+    listed = '{"tools":[{"name":"v"}, ENTRY ,{"name":"w"}]}'.replace("ENTRY", entry).encode()
     assert [tool["name"] for tool in json.loads(REWRITER.result("a", "tools/list", listed))["tools"]] == [
-        "a__x",
-        "a__y",
+        "a__v",
+        "a__w",
     ]
 
 
