@@ -128,7 +128,7 @@ NAMING: Final = frozenset(
 
 
 class Snapshot(NamedTuple):
-    """What one server has listed.
+    """The names that one server has listed.
 
     Attributes:
         tools, prompts: each a `Names.catalogue`.

@@ -193,7 +193,7 @@ def test_u5_in_messages_of_prompts_and_of_sampling() -> None:
 
 
 def test_u5_a_result_of_a_tool_is_looked_into_only_where_it_may_stand() -> None:
-    """Neither in a result of a call, nor in itself, however deep it goes."""
+    """A block of that type is passed over in the result of a call, and in one of its own type."""
     block: dict[str, Any] = LINK
     for _ in range(90):
         block = {"type": "tool_result", "content": [block]}
@@ -351,7 +351,7 @@ def test_u9_a_raw_uri_is_accepted_if_one_server_alone_lists_it() -> None:
 
 @pytest.mark.parametrize("raw", ["x__y", "l\u00e4s", "", "=?base64?eA==?="])
 def test_r15_the_header_of_a_request_is_that_of_its_new_params(raw: str) -> None:
-    """Whatever names there are, in whatever form a header has them."""
+    """A header has some names as they are, and others in Base64."""
     exposed = TWO.names.expose("a", "tools", raw)
     snapshots = {"a": Snapshot(TWO.names.catalogue("a", "tools", [raw]))}
     found = REWRITER.address("tools/call", json.dumps({"name": exposed}).encode(), snapshots)
@@ -365,7 +365,7 @@ def test_r15_the_header_of_a_request_is_that_of_its_new_params(raw: str) -> None
 
 
 def test_each_server_gets_its_part_of_a_listen() -> None:
-    """Not what is of no server, of several, or of the profile itself."""
+    """URIs of no server, of several, or of the profile itself are in no part."""
     uris = ["a+memo:x", "b+memo:x", "file:///x", "memo:x", "none:x", "artifact://sessions/1/2/x", "a+rel:y"]
     params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": uris}, "_meta": {"k": "a+memo:x"}}
 
