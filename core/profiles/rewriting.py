@@ -22,9 +22,9 @@ import msgspec
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.methods import LISTEN
 from ..bridge.request_name import NAMED_BY, REFERENCED_BY, name_in, sole_member
-from ..jsonrpc.append import add_members, readable_members
+from ..jsonrpc.append import readable_members
 from ..jsonrpc.envelope import text_of
-from ..jsonrpc.splice import Edit, Span, elements, members, splice, take
+from ..jsonrpc.splice import Edit, Span, elements, members, set_member, splice, take
 from .names import Kind, Names, Route, Shortened, Unknown
 from .uris import Uris
 
@@ -56,11 +56,11 @@ class Variants(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The result of a list: the array of its entries, the member with the name of each, and further places in each."""
+    """The result of a list: the array of its entries, the member with the name of each, and places in its `_meta`."""
 
     array: str
     name: Place
-    further: tuple[Place, ...] = ()
+    in_meta: tuple[Place, ...] = ()
 
 
 class Holder(NamedTuple):
@@ -82,7 +82,7 @@ UNIONS: Final[Mapping[str, Variants]] = {
 }
 
 # Source: MCP Apps 2026-01-26, "Resource Discovery"; the second form is deprecated there.
-_UI: Final = (Place(("_meta", "ui", "resourceUri"), "uri"), Place(("_meta", "ui/resourceUri"), "uri"))
+_UI: Final = (Place(("ui", "resourceUri"), "uri"), Place(("ui/resourceUri",), "uri"))
 
 LISTINGS: Final = {
     "tools/list": Listing("tools", Place(("name",), "tools"), _UI),
@@ -100,7 +100,7 @@ RESULTS: Final = {
     "tasks/result": Holder(b'"uri"', (Place(("content",), "blocks"),)),
     "tasks/get": Holder(b'"uri"', (Place(("result", "content"), "blocks"), _QUESTIONS)),
 }
-"""The results of requests other than lists, by method. The last one is that of the tasks extension."""
+"""The results of requests other than lists, by method. The last one is of the tasks extension."""
 
 MESSAGES: Final = {
     "notifications/resources/updated": Holder(b'"uri"', (Place(("uri",), "uri"),)),
@@ -204,25 +204,40 @@ class Rewriter:
         entries: dict[str, bytes] = {}
         edits = []
         for span in spans:
-            entry = array[span.start : span.stop]
-            raw = text_of(sole_member(entry, listing.name.path[0]))
-            exposed = "" if raw is None else self._exposed(server, listing.name.kind, raw)
-            shown = None if raw is None or exposed in entries else self._entry(server, listing, entry)
-            if shown is not None:
-                entries[exposed] = shown
-                edits.append(Edit(*span, shown))
+            shown = self._entry(server, listing, array[span.start : span.stop])
+            if shown is not None and shown[0] not in entries:
+                entries[shown[0]] = shown[1]
+                edits.append(Edit(*span, shown[1]))
         if len(entries) == len(spans):
             array = splice(array, edits)
         else:
             array = b"[" + b",".join(entries.values()) + b"]"
         return splice(result, [Edit(*whole, array)])
 
-    def _entry(self, server: str, listing: Listing, entry: bytes) -> bytes | None:
-        """Returns an entry as clients see it; None if its `_meta` cannot be read, and could name another server."""
-        further = listing.further if b"resourceUri" in entry or b"\\u" in entry else ()
-        entry = splice(entry, self._edits(server, entry, (listing.name, *further)))
-        marked = add_members(entry, "_meta", {SERVER: msgspec.json.encode(server)})
-        return None if marked is entry or sole_member(marked, "_meta") is None else marked
+    def _entry(self, server: str, listing: Listing, entry: bytes) -> tuple[str, bytes] | None:
+        """Returns the name of an entry and the entry, as clients see them; None if the name or the `_meta` cannot be
+        read in one way only."""
+        spans = readable_members(entry)
+        key = listing.name.path[0]
+        span, at = spans.get(key), spans.get("_meta")
+        raw = text_of(take(entry, span))
+        folded = [one.casefold() for one in spans]
+        if span is None or raw is None or folded.count(key.casefold()) > 1 or folded.count("_meta") > (at is not None):
+            return None
+        exposed = self._exposed(server, listing.name.kind, raw)
+        meta = take(entry, at) or b"null"
+        try:
+            meta = splice(meta, self._edits(server, meta, listing.in_meta))
+            meta = set_member(b"{}" if meta == b"null" else meta, SERVER, msgspec.json.encode(server))
+        except RemoteProtocolError:
+            return None
+        edits = [] if exposed == raw else [Edit(*span, msgspec.json.encode(exposed))]
+        if at is None:
+            end = next(reversed(spans.values())).stop
+            edits.append(Edit(end, end, b',"_meta":' + meta))
+        else:
+            edits.append(Edit(*at, meta))
+        return exposed, splice(entry, edits)
 
     # --- From a client to a server ----------------------------------------------------------------------------------
 
@@ -260,10 +275,16 @@ class Rewriter:
         URIs that are of no server, or of several, go to none of them.
 
         Raises:
-            RemoteProtocolError: a URI cannot be read (INVALID_PARAMS).
+            RemoteProtocolError: the URIs cannot be read in one way only.
         """
-        wanted = sole_member(sole_member(params, "notifications"), "resourceSubscriptions")
-        if wanted is None or not wanted.startswith(b"["):
+        path = ("notifications", "resourceSubscriptions")
+        wanted: bytes | None = params
+        for key in path:
+            if wanted is not None and key.casefold() in map(str.casefold, members(wanted)):
+                wanted = sole_member(wanted, key) or b""
+            else:
+                wanted = None
+        if wanted is None or wanted == b"null":
             return params
         raws = []
         for start, stop in elements(wanted):
@@ -274,7 +295,7 @@ class Rewriter:
             found = None if self._uris.is_own(uri) else self._routed_uri(uri, snapshots)
             if isinstance(found, Route) and found.server == server:
                 raws.append(found.raw)
-        (span,) = _values(params, ("notifications", "resourceSubscriptions"), Span(0, len(params)))
+        (span,) = _values(params, path, Span(0, len(params)))
         return splice(params, [Edit(*span, msgspec.json.encode(raws))])
 
     def _routed_name(self, kind: Kind, name: str, snapshots: Mapping[str, Snapshot]) -> Route | Unknown:

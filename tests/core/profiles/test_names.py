@@ -180,7 +180,7 @@ def test_a6_names_of_the_profile_itself_are_given_to_no_server() -> None:
 
 
 def test_a7_of_two_tools_with_one_name_the_first_counts() -> None:
-    """The same holds for two raw names with one digest. A digest is short, so they can be found on purpose."""
+    """Two raw names can have one digest, too. A digest is short, so they can be found on purpose."""
     names = TWO.names
     assert names.catalogue("a", "tools", ["x", "x"]) == {"a__x": "x"}
     seen: dict[str, str] = {}

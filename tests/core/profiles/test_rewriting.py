@@ -386,9 +386,22 @@ def test_a_listen_without_uris_stays(params: bytes) -> None:
     assert REWRITER.listen_params("a", params, {}) is params
 
 
-def test_a_listen_with_a_uri_that_cannot_be_read_is_refused() -> None:
+@pytest.mark.parametrize(
+    "notifications",
+    [
+        '{"resourceSubscriptions":["b+x:",7]}',
+        '{"resourceSubscriptions":"b+x:"}',
+        '{"resourceSubscriptions":["b+x:"],"ResourceSubscriptions":[]}',
+        '{"ResourceSubscriptions":["b+x:"]}',
+        '{"resourceSubscriptions":[],"resourceSubscriptions":["b+x:"]}',
+        '{},"Notifications":{"resourceSubscriptions":["b+x:"]}',
+        '{},"notifications":{"resourceSubscriptions":["b+x:"]}',
+        '["b+x:"]',
+    ],
+)
+def test_a_listen_whose_uris_cannot_be_read_in_one_way_only_is_refused(notifications: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        REWRITER.listen_params("a", b'{"notifications":{"resourceSubscriptions":["a+x:",7]}}', {})
+        REWRITER.listen_params("a", b'{"notifications":%b}' % notifications.encode(), {})
 
 
 # --- Properties -----------------------------------------------------------------------------------------------------
