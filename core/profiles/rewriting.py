@@ -5,7 +5,8 @@ are in one table, as no place of one means something else in another. Text, argu
 are not looked into, but for the URI of a tool's user interface. What is not rewritten keeps its bytes.
 
 What cannot be read keeps its bytes, too: a good result is never lost over a rewriting. An entry of a list is left out
-instead, as it would show a raw name; so is the second of two with one name. A request is refused.
+instead, as it would show a raw name, or could say that it is of another server; so is the second of two with one name.
+A request is refused.
 
 The headers that mirror a request are derived from its params when it is written (`wire/http/mcp_headers`), and are
 right once these are. Roots are the client's own, and are in no table.
@@ -21,9 +22,9 @@ import msgspec
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.methods import LISTEN
 from ..bridge.request_name import NAMED_BY, REFERENCED_BY, name_in, sole_member
-from ..jsonrpc.append import add_members, readable_members
+from ..jsonrpc.append import readable_members
 from ..jsonrpc.envelope import text_of
-from ..jsonrpc.splice import Edit, Span, elements, members, splice, take
+from ..jsonrpc.splice import Edit, Span, elements, members, set_member, splice, take
 from .names import Kind, Names, Route, Shortened, Unknown
 from .uris import Uris
 
@@ -55,11 +56,11 @@ class Variants(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The result of a list: the array of its entries, the member with the name of each, and further places in each."""
+    """The result of a list: the array of its entries, the member with the name of each, and places in its `_meta`."""
 
     array: str
     name: Place
-    further: tuple[Place, ...] = ()
+    in_meta: tuple[Place, ...] = ()
 
 
 class Holder(NamedTuple):
@@ -81,7 +82,7 @@ UNIONS: Final[Mapping[str, Variants]] = {
 }
 
 # Source: MCP Apps 2026-01-26, "Resource Discovery"; the second form is deprecated there.
-_UI: Final = (Place(("_meta", "ui", "resourceUri"), "uri"), Place(("_meta", "ui/resourceUri"), "uri"))
+_UI: Final = (Place(("ui", "resourceUri"), "uri"), Place(("ui/resourceUri",), "uri"))
 
 LISTINGS: Final = {
     "tools/list": Listing("tools", Place(("name",), "tools"), _UI),
@@ -99,7 +100,7 @@ RESULTS: Final = {
     "tasks/result": Holder(b'"uri"', (Place(("content",), "blocks"),)),
     "tasks/get": Holder(b'"uri"', (Place(("result", "content"), "blocks"), _QUESTIONS)),
 }
-"""The results of requests other than lists, by method. The last one is that of the tasks extension."""
+"""The results of requests other than lists, by method. The last one is of the tasks extension."""
 
 MESSAGES: Final = {
     "notifications/resources/updated": Holder(b'"uri"', (Place(("uri",), "uri"),)),
@@ -127,7 +128,7 @@ NAMING: Final = frozenset(
 
 
 class Snapshot(NamedTuple):
-    """What one server has listed.
+    """The names that one server has listed.
 
     Attributes:
         tools, prompts: each a `Names.catalogue`.
@@ -203,22 +204,40 @@ class Rewriter:
         entries: dict[str, bytes] = {}
         edits = []
         for span in spans:
-            entry = array[span.start : span.stop]
-            raw = text_of(sole_member(entry, listing.name.path[0]))
-            exposed = None if raw is None else self._exposed(server, listing.name.kind, raw)
-            if exposed is not None and exposed not in entries:
-                entries[exposed] = self._entry(server, listing, entry)
-                edits.append(Edit(*span, entries[exposed]))
+            shown = self._entry(server, listing, array[span.start : span.stop])
+            if shown is not None and shown[0] not in entries:
+                entries[shown[0]] = shown[1]
+                edits.append(Edit(*span, shown[1]))
         if len(entries) == len(spans):
             array = splice(array, edits)
         else:
             array = b"[" + b",".join(entries.values()) + b"]"
         return splice(result, [Edit(*whole, array)])
 
-    def _entry(self, server: str, listing: Listing, entry: bytes) -> bytes:
-        further = listing.further if b"resourceUri" in entry or b"\\u" in entry else ()
-        entry = splice(entry, self._edits(server, entry, (listing.name, *further)))
-        return add_members(entry, "_meta", {SERVER: msgspec.json.encode(server)})
+    def _entry(self, server: str, listing: Listing, entry: bytes) -> tuple[str, bytes] | None:
+        """Returns the name of an entry and the entry, as clients see them; None if the name or the `_meta` cannot be
+        read in one way only."""
+        spans = readable_members(entry)
+        key = listing.name.path[0]
+        span, at = spans.get(key), spans.get("_meta")
+        raw = text_of(take(entry, span))
+        folded = [one.casefold() for one in spans]
+        if span is None or raw is None or folded.count(key.casefold()) > 1 or folded.count("_meta") > (at is not None):
+            return None
+        exposed = self._exposed(server, listing.name.kind, raw)
+        meta = take(entry, at) or b"null"
+        try:
+            meta = splice(meta, self._edits(server, meta, listing.in_meta))
+            meta = set_member(b"{}" if meta == b"null" else meta, SERVER, msgspec.json.encode(server))
+        except RemoteProtocolError:
+            return None
+        edits = [] if exposed == raw else [Edit(*span, msgspec.json.encode(exposed))]
+        if at is None:
+            end = next(reversed(spans.values())).stop
+            edits.append(Edit(end, end, b',"_meta":' + meta))
+        else:
+            edits.append(Edit(*at, meta))
+        return exposed, splice(entry, edits)
 
     # --- From a client to a server ----------------------------------------------------------------------------------
 
@@ -256,10 +275,16 @@ class Rewriter:
         URIs that are of no server, or of several, go to none of them.
 
         Raises:
-            RemoteProtocolError: a URI cannot be read (INVALID_PARAMS).
+            RemoteProtocolError: the URIs cannot be read in one way only.
         """
-        wanted = sole_member(sole_member(params, "notifications"), "resourceSubscriptions")
-        if wanted is None or not wanted.startswith(b"["):
+        path = ("notifications", "resourceSubscriptions")
+        wanted: bytes | None = params
+        for key in path:
+            if wanted is not None and key.casefold() in map(str.casefold, members(wanted)):
+                wanted = sole_member(wanted, key) or b""
+            else:
+                wanted = None
+        if wanted is None or wanted == b"null":
             return params
         raws = []
         for start, stop in elements(wanted):
@@ -270,7 +295,7 @@ class Rewriter:
             found = None if self._uris.is_own(uri) else self._routed_uri(uri, snapshots)
             if isinstance(found, Route) and found.server == server:
                 raws.append(found.raw)
-        (span,) = _values(params, ("notifications", "resourceSubscriptions"), Span(0, len(params)))
+        (span,) = _values(params, path, Span(0, len(params)))
         return splice(params, [Edit(*span, msgspec.json.encode(raws))])
 
     def _routed_name(self, kind: Kind, name: str, snapshots: Mapping[str, Snapshot]) -> Route | Unknown:

@@ -21,7 +21,7 @@ from .names import Route
 OWN_SCHEMES: Final = ("artifact://", UPLOAD_SCHEME)
 UI: Final = "ui://"
 RELATIVE: Final = "rel:"
-"""What stands for the scheme before a percent form."""
+"""The mark before a percent form, where a scheme would be."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ALIASED: Final = re.compile(rf"({ALIAS})\+")

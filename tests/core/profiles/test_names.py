@@ -77,7 +77,7 @@ def test_a_name_stays_when_another_server_comes_or_goes(
 
 @given(worlds(), kinds, raw_names | st.builds("{}__{}".format, st.sampled_from(NAMES), raw_names))
 def test_a_name_that_was_not_given_out_is_not_understood(profile: World, kind: Kind, sent: str) -> None:
-    """Nothing has a second name: what is understood is exactly what `expose` gives."""
+    """A tool has no second name: what is understood is exactly what `expose` gives."""
     one = profile.names.route(kind, sent)
     if isinstance(one, Route):
         assert profile.names.expose(one.server, kind, one.raw) == sent
@@ -180,7 +180,7 @@ def test_a6_names_of_the_profile_itself_are_given_to_no_server() -> None:
 
 
 def test_a7_of_two_tools_with_one_name_the_first_counts() -> None:
-    """Of two raw names with one digest, too. They can be found, as a digest is short, but only on purpose."""
+    """Two raw names can have one digest, too. A digest is short, so they can be found on purpose."""
     names = TWO.names
     assert names.catalogue("a", "tools", ["x", "x"]) == {"a__x": "x"}
     seen: dict[str, str] = {}

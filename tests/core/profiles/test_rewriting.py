@@ -80,22 +80,34 @@ def test_entries_keep_their_bytes() -> None:
     assert json.loads(REWRITER.result("a", "tools/list", listed))["ttlMs"] == 1
 
 
-@pytest.mark.parametrize("meta", ["null", "[]", '"x"', "{}", '{"dev.isthmus/server":"inner"}'])
-def test_a_meta_of_any_kind_spoils_no_entry(meta: str) -> None:
+@pytest.mark.parametrize("meta", ["null", "{}", '{"dev.isthmus/server":"b"}', '{"dev.isthmus\\/server":"b"}'])
+def test_an_entry_cannot_say_that_it_is_of_another_server(meta: str) -> None:
     listed = b'{"tools":[{"name":"read","_meta":%b}]}' % meta.encode()
     (entry,) = json.loads(REWRITER.result("a", "tools/list", listed))["tools"]
-    assert entry["name"] == "a__read"
-    assert entry["_meta"] == (json.loads(meta) if meta in ("[]", '"x"') else {SERVER: "a"})
+    assert entry == {"name": "a__read", "_meta": {SERVER: "a"}}
 
 
 @pytest.mark.parametrize(
-    "entry", ["{}", '{"name":7}', '{"name":"x","name":"y"}', '{"name":"x","Name":"y"}', '{"name":"\\ud800"}', "7", "[]"]
+    "entry",
+    [
+        '{"name":"x","_meta":[]}',
+        '{"name":"x","_meta":{"dev.isthmus/server":"b","k":1,"k":2}}',
+        '{"name":"x","_meta":{},"_Meta":{"dev.isthmus/server":"b"}}',
+        '{"name":"x","_Meta":{"dev.isthmus/server":"b"}}',
+        "{}",
+        '{"name":7}',
+        '{"name":"x","name":"y"}',
+        '{"name":"x","Name":"y"}',
+        '{"name":"\\ud800"}',
+        "7",
+        "[]",
+    ],
 )
-def test_an_entry_whose_name_cannot_be_read_is_left_out(entry: str) -> None:
-    listed = '{"tools":[{"name":"x"}, ENTRY ,{"name":"y"}]}'.replace("ENTRY", entry).encode()
+def test_an_entry_whose_name_or_server_cannot_be_read_is_left_out(entry: str) -> None:
+    listed = '{"tools":[{"name":"v"}, ENTRY ,{"name":"w"}]}'.replace("ENTRY", entry).encode()
     assert [tool["name"] for tool in json.loads(REWRITER.result("a", "tools/list", listed))["tools"]] == [
-        "a__x",
-        "a__y",
+        "a__v",
+        "a__w",
     ]
 
 
@@ -181,7 +193,7 @@ def test_u5_in_messages_of_prompts_and_of_sampling() -> None:
 
 
 def test_u5_a_result_of_a_tool_is_looked_into_only_where_it_may_stand() -> None:
-    """Neither in a result of a call, nor in itself, however deep it goes."""
+    """A block of that type is passed over in the result of a call, and in one of its own type."""
     block: dict[str, Any] = LINK
     for _ in range(90):
         block = {"type": "tool_result", "content": [block]}
@@ -339,7 +351,7 @@ def test_u9_a_raw_uri_is_accepted_if_one_server_alone_lists_it() -> None:
 
 @pytest.mark.parametrize("raw", ["x__y", "l\u00e4s", "", "=?base64?eA==?="])
 def test_r15_the_header_of_a_request_is_that_of_its_new_params(raw: str) -> None:
-    """Whatever names there are, in whatever form a header has them."""
+    """A header has some names as they are, and others in Base64."""
     exposed = TWO.names.expose("a", "tools", raw)
     snapshots = {"a": Snapshot(TWO.names.catalogue("a", "tools", [raw]))}
     found = REWRITER.address("tools/call", json.dumps({"name": exposed}).encode(), snapshots)
@@ -353,7 +365,7 @@ def test_r15_the_header_of_a_request_is_that_of_its_new_params(raw: str) -> None
 
 
 def test_each_server_gets_its_part_of_a_listen() -> None:
-    """Not what is of no server, of several, or of the profile itself."""
+    """URIs of no server, of several, or of the profile itself are in no part."""
     uris = ["a+memo:x", "b+memo:x", "file:///x", "memo:x", "none:x", "artifact://sessions/1/2/x", "a+rel:y"]
     params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": uris}, "_meta": {"k": "a+memo:x"}}
 
@@ -374,9 +386,22 @@ def test_a_listen_without_uris_stays(params: bytes) -> None:
     assert REWRITER.listen_params("a", params, {}) is params
 
 
-def test_a_listen_with_a_uri_that_cannot_be_read_is_refused() -> None:
+@pytest.mark.parametrize(
+    "notifications",
+    [
+        '{"resourceSubscriptions":["b+x:",7]}',
+        '{"resourceSubscriptions":"b+x:"}',
+        '{"resourceSubscriptions":["b+x:"],"ResourceSubscriptions":[]}',
+        '{"ResourceSubscriptions":["b+x:"]}',
+        '{"resourceSubscriptions":[],"resourceSubscriptions":["b+x:"]}',
+        '{},"Notifications":{"resourceSubscriptions":["b+x:"]}',
+        '{},"notifications":{"resourceSubscriptions":["b+x:"]}',
+        '["b+x:"]',
+    ],
+)
+def test_a_listen_whose_uris_cannot_be_read_in_one_way_only_is_refused(notifications: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        REWRITER.listen_params("a", b'{"notifications":{"resourceSubscriptions":["a+x:",7]}}', {})
+        REWRITER.listen_params("a", b'{"notifications":%b}' % notifications.encode(), {})
 
 
 # --- Properties -----------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ REWRITTEN: Final = (
     "ResourceUpdatedNotification *.uri",
     "Subscriptions* SubscriptionFilter.resourceSubscriptions[[]]",
 )
-"""What is rewritten: the message, the innermost definition of its schema, and the member."""
+"""The fields that are rewritten: the message, the innermost definition of its schema, and the member."""
 
 EXCEPTIONS: Final = {
     # What the schema does not say.
@@ -103,7 +103,7 @@ EXCEPTIONS: Final = {
     "* RequestId": "opaque",
     "* ProgressToken": "opaque",
 }
-"""What is not rewritten, in the same words, and why."""
+"""The fields that are not rewritten, in the same form, and the reasons."""
 
 
 # --- Samples --------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def result_of(method: str, value: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def fields() -> dict[tuple[str, str, str], set[bool]]:
-    """Whether each text of each message is rewritten, by revision, message and place; both for some."""
+    """Returns by revision, message and place whether the text there is rewritten; both for some."""
     found: dict[tuple[str, str, str], set[bool]] = {}
     for revision in REVISIONS:
         for message, where, is_changed in each_text(revision):
@@ -308,7 +308,7 @@ def test_each_line_of_both_tables_is_needed() -> None:
 
 
 def test_each_place_is_in_some_schema() -> None:
-    """Nothing is rewritten in a message that no revision has, but for those of the extensions."""
+    """A message that no revision has is rewritten only if it is one of the extensions."""
     methods = {
         schema["properties"]["method"]["const"]
         for revision in REVISIONS
@@ -336,7 +336,7 @@ def test_each_revision_has_its_places(revision: str) -> None:
 
 
 def test_a_task_of_the_extension_has_the_places_of_its_result() -> None:
-    """Its schema is not among these: `result` is that of the call, and `inputRequests` are those of a result."""
+    """The schema of the extension is not here: `result` is that of the call, `inputRequests` are those of a result."""
     defs = definitions("2026-07-28")
     for result in samples(defs, defs["CallToolResult"], "CallToolResult", as_text):
         task = {"taskId": "1", "result": result, "uri": "@"}

@@ -47,7 +47,7 @@ def test_a_uri_stays_when_another_server_comes_or_goes(profile: World, raw: str,
 
 @given(raw_uris)
 def test_a_uri_behind_an_alias_is_a_uri(raw: str) -> None:
-    """Of the scheme that the alias makes, unless it is of a user interface."""
+    """The alias makes a scheme of its own, unless the URI is of a user interface."""
     exposed = TWO.uris.expose("a", raw)
     assert exposed.startswith(("a+", "ui://a+"))
     assert SCHEME.match(exposed)
