@@ -1,9 +1,9 @@
 """Any request comes to a listener with a gate: its caller is whom an independent reader finds, or it is refused.
 
 The first byte says where it comes from and how the gate is set. The rest is the head, as in `http_rules`; `{alice}` in
-it stands for a token that is known, `{wrong}` for one that is not. Accepted outcomes: a route of the caller, with its grants; a page or a link that
-needs none; a `Refused` whose challenge can be read again and which repeats no token; or a request for the keys of an
-issuer.
+it stands for a token that is known, `{wrong}` for one that is not. Accepted outcomes: a route of the caller, with its
+grants; a page or a link that needs none; a `Refused` whose challenge can be read again and which repeats no token; or a
+request for the keys of an issuer.
 """
 
 from __future__ import annotations
