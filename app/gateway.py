@@ -220,7 +220,7 @@ async def running(
             pins=pins,
         )
         stderr: dict[str, list[str]] = {}
-        logins = None if tokens is not None else _logins(settings, login_command, link_key)
+        logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -393,13 +393,15 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
     )
 
 
-def _logins(settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes) -> Logins | None:
+def _logins(
+    settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes, gate: Gate | None
+) -> Logins | None:
     """Returns the logins at servers; None if no server wants one."""
     if all(server.upstream.auth is None for server in settings.servers):
         return None
     from .logins.setup import set_up  # late: few servers want a login
 
-    return set_up(settings, login_command, key)
+    return set_up(settings, login_command, key, (lambda _: None) if gate is None else gate.token_of)
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:

@@ -14,6 +14,7 @@ from ...core.wire.http.admin_routes import ADMIN
 from . import access_settings
 from .access_checks import UNIX, day_of, network_of
 from .addresses import is_for_this_machine
+from .login_checks import exchanges_tokens
 from .settings import Settings
 
 MANAGEMENT: Final = "management"
@@ -52,6 +53,7 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
         proxy=None if auth.proxy is None else _proxy(auth.proxy),
         allows_anonymous=auth.anonymous == "allow",
         lets_links_in=auth.links == "enough",
+        keeps_tokens=any(exchanges_tokens(server.upstream) for server in settings.servers),
     )
 
 

@@ -60,7 +60,10 @@ def _check_kind(at: str, auth: Login) -> Iterator[Problem]:
         if auth.private_key is not None:
             yield from check_path(f"{at}.private_key", auth.private_key)
     elif isinstance(auth, Exchange | Enterprise):
-        if (auth.subject_token is None) == (auth.subject_token_file is None):
+        if auth.login_for == "caller":
+            if auth.subject_token is not None or auth.subject_token_file is not None:
+                yield Problem(at, "no subject_token beside login_for: caller, which exchanges the callers' own tokens")
+        elif (auth.subject_token is None) == (auth.subject_token_file is None):
             yield Problem(at, "one of subject_token and subject_token_file", "neither or both")
         elif auth.subject_token is not None and not auth.subject_token.strip():
             yield Problem(f"{at}.subject_token", "a token", "got an empty one")
@@ -74,7 +77,12 @@ def _check_kind(at: str, auth: Login) -> Iterator[Problem]:
 
 def logs_in_callers(upstream: Upstream) -> bool:
     """True if each caller has a login of its own at the server."""
-    return isinstance(upstream.auth, OAuth) and upstream.auth.login_for == "caller"
+    return isinstance(upstream.auth, OAuth | Exchange | Enterprise) and upstream.auth.login_for == "caller"
+
+
+def exchanges_tokens(upstream: Upstream) -> bool:
+    """True if the tokens that callers show are exchanged for tokens for the server."""
+    return isinstance(upstream.auth, Exchange | Enterprise) and upstream.auth.login_for == "caller"
 
 
 def check_callers(key: str, server: Server, auth: Auth) -> Iterator[Problem]:
@@ -84,6 +92,8 @@ def check_callers(key: str, server: Server, auth: Auth) -> Iterator[Problem]:
     at = f"{key}.upstream.auth.login_for"
     if not auth.recognises:
         yield Problem(at, "caller beside auth.tokens, auth.issuers or auth.proxy only: else all callers are the same")
+    elif exchanges_tokens(server.upstream) and not auth.issuers:
+        yield Problem(at, "caller beside auth.issuers only, whose tokens can be exchanged")
     elif auth.anonymous == "allow":
         yield Problem(at, "caller beside auth.anonymous: deny only, since callers without a name have no login")
     if server.share_with == "everyone":

@@ -13,6 +13,9 @@ _RESOURCE = (
     "The resource parameter (RFC 8707): auto is the server's identifier, none sends none, as Entra ID wants it; "
     "or a URI."
 )
+_LOGIN_FOR = (
+    "caller: what is exchanged is the token that each caller has shown here. everyone: the token below, for all."
+)
 _SUBJECT_FILE = "Path of the token to exchange. The file is read anew for each exchange, as platforms renew it."
 _ISSUER = "The authorization server. Null: the one that the server's metadata names."
 
@@ -68,6 +71,7 @@ class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exchange"):
     """A login with a token that the platform gives the proxy: the authorization server exchanges it (RFC 8693)."""
 
+    login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
     client_id: Annotated[str, about("The client that is registered at the authorization server.")]
     client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
     subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
@@ -102,6 +106,7 @@ class Enterprise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     The provider exchanges an ID token for a grant (ID-JAG), and the server's authorization server gives a token for it.
     """
 
+    login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
     client_id: Annotated[str, about("The client that is registered at the server's authorization server.")]
     client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
     provider: IdentityProvider

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from ...transports.base.tokens import LoginWanted, UpstreamTokens
+from ..config.login_checks import exchanges_tokens
 from ..config.settings import Upstream
 from .store import CredentialStore
-from .tokens import Ask, PersonTokens
+from .tokens import Ask, ClientTokens, PersonTokens
 
 CALLERS_MAX: Final = 1000
 """Callers of a server whose tokens are in memory. At it: those of the one that has called least lately are dropped, and
@@ -22,13 +24,22 @@ class CallerTokens:
 
     Args:
         ask_of: returns how a caller is told to log in.
+        token_of: returns the token that a caller has shown, for those that are exchanged.
     """
 
-    def __init__(self, name: str, upstream: Upstream, store: CredentialStore, ask_of: Callable[[str], Ask]) -> None:
+    def __init__(
+        self,
+        name: str,
+        upstream: Upstream,
+        store: CredentialStore,
+        ask_of: Callable[[str], Ask],
+        token_of: Callable[[str], str | None],
+    ) -> None:
         self._name = name
         self._upstream = upstream
         self._store = store
         self._ask_of = ask_of
+        self._token_of = token_of
         self._known: dict[str, UpstreamTokens] = {}  # the one that has called last stands last
 
     def __call__(self, principal: str) -> UpstreamTokens:
@@ -43,6 +54,8 @@ class CallerTokens:
     def _make(self, principal: str) -> UpstreamTokens:
         if not principal:
             return NoTokens(self._name)
+        if exchanges_tokens(self._upstream):
+            return ClientTokens(self._name, self._upstream, partial(self._token_of, principal))
         return PersonTokens(self._name, self._upstream, self._store, self._ask_of(principal), principal)
 
 

@@ -10,7 +10,7 @@ from ...core.connect.browser_login import BrowserClient
 from ...core.logins.metadata import origin_of
 from ...transports.base.tokens import TokensOf
 from ...transports.web_fetch import FetchSettings
-from ..config.login_checks import logs_in_callers
+from ..config.login_checks import exchanges_tokens, logs_in_callers
 from ..config.settings import Server, Settings
 from .callers import CallerTokens
 from .connect_pages import ConnectPages, Issuer
@@ -30,19 +30,26 @@ class Logins(msgspec.Struct, frozen=True):
     pages: ConnectPages | None
 
 
-def set_up(settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes) -> Logins:
+def set_up(
+    settings: Settings,
+    login_command: Callable[[str], tuple[str, ...]],
+    key: bytes,
+    token_of: Callable[[str], str | None],
+) -> Logins:
     """Returns the logins for a configuration.
 
     Args:
         login_command: returns the words of the command that logs in at a server, from its id.
         key: a secret of this gateway.
+        token_of: returns the token that a caller has shown, for those that are exchanged.
     """
     servers = [server for server in settings.servers if server.upstream.auth is not None]
     store = CredentialStore(default_folder())
     of_callers = {server.id: server.upstream for server in servers if logs_in_callers(server.upstream)}
+    of_persons = {id: upstream for id, upstream in of_callers.items() if not exchanges_tokens(upstream)}
     pages = None
-    if of_callers and settings.core.public_base_url is not None:
-        pages = ConnectPages(settings.core.public_base_url, key, of_callers, _issuers(settings), store)
+    if of_persons and settings.core.public_base_url is not None:
+        pages = ConnectPages(settings.core.public_base_url, key, of_persons, _issuers(settings), store)
 
     def tokens_for(server: Server) -> TokensOf:
         command = login_command(server.id)
@@ -54,7 +61,7 @@ def set_up(settings: Settings, login_command: Callable[[str], tuple[str, ...]], 
             page = None if pages is None else pages.ask_of(server.id, principal)
             return page or ask_for_command(server.id, (*command, "--as", principal))
 
-        return CallerTokens(server.id, server.upstream, store, ask_of)
+        return CallerTokens(server.id, server.upstream, store, ask_of, token_of)
 
     return Logins({server.id: tokens_for(server) for server in servers}, pages)
 

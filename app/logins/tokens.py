@@ -290,9 +290,21 @@ class PersonTokens(_Tokens):
 
 
 class ClientTokens(_Tokens):
-    """The tokens that the proxy gets as itself: with the secret or the key of its client, or for another token."""
+    """The tokens that the proxy gets as itself: with the secret or the key of its client, or for another token.
 
-    def __init__(self, name: str, upstream: Upstream, *, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        shown: returns the token that the caller has shown, which is exchanged; None: that of the settings is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        upstream: Upstream,
+        shown: Callable[[], str | None] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._shown = shown
         super().__init__(name, upstream, can_log_in=True, clock=clock)
         self._challenge = BearerChallenge()
         self._earlier: tuple[str, ...] = ()
@@ -321,7 +333,10 @@ class ClientTokens(_Tokens):
         auth, now = self._upstream.auth, self._clock()
         assert isinstance(auth, Unattended)
         settings = login_settings_of(self._upstream)
-        flow = await flow_of(auth, settings, self._challenge, now=now, earlier=self._earlier)
+        shown = None if self._shown is None else self._shown()
+        if self._shown is not None and shown is None:
+            raise LoginFailed("the caller has shown no token that could be exchanged", is_unanswered=True)
+        flow = await flow_of(auth, settings, self._challenge, now=now, earlier=self._earlier, shown=shown)
         login = await carry_out(flow, self._fetch_settings)
         self._earlier = login.scope
         return record_of(login, resource_of(settings.url), now)

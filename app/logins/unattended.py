@@ -24,13 +24,20 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 
 
 async def flow_of(
-    auth: Unattended, settings: LoginSettings, challenge: BearerChallenge, *, now: float, earlier: Iterable[str]
+    auth: Unattended,
+    settings: LoginSettings,
+    challenge: BearerChallenge,
+    *,
+    now: float,
+    earlier: Iterable[str],
+    shown: str | None = None,
 ) -> grants.Unattended:
     """Returns the flow of a login. What it needs of files is read now.
 
     Args:
         now: Unix seconds.
         earlier: the scopes that were requested before.
+        shown: the token that the caller has shown, to be exchanged; None: that of the settings is.
 
     Raises:
         LoginFailed: a file cannot be used.
@@ -38,7 +45,7 @@ async def flow_of(
     if isinstance(auth, ClientCredentials):
         sign = await signer_of(auth)
         return grants.log_in_client(settings, challenge, entropy=os.urandom, now=now, sign=sign, earlier=earlier)
-    subject = await subject_of(auth)
+    subject = await subject_of(auth, shown)
     if isinstance(auth, Exchange):
         return grants.exchange(settings, challenge, subject, earlier=earlier)
     client = ClientSettings(auth.provider.client_id, auth.provider.client_secret or "", auth.provider.issuer)
@@ -46,13 +53,16 @@ async def flow_of(
     return grants.log_in_enterprise(settings, challenge, subject, provider, earlier=earlier)
 
 
-async def subject_of(auth: Exchange | Enterprise) -> grants.Subject:
+async def subject_of(auth: Exchange | Enterprise, shown: str | None = None) -> grants.Subject:
     """Returns the token to exchange.
 
     Raises:
         LoginFailed: there is none. Another one may be there later.
     """
     kind = _KINDS[auth.subject_token_type] if isinstance(auth, Exchange) else grants.ID_TOKEN
+    if shown is not None:
+        kind = kind if isinstance(auth, Exchange) else grants.ACCESS_TOKEN
+        return grants.Subject(shown, kind, "the token of the caller")
     path = auth.subject_token_file
     name = "subject_token" if path is None else f"the token in {path}"
     text = auth.subject_token or "" if path is None else await anyio.to_thread.run_sync(_read, path)

@@ -29,8 +29,8 @@ NAME_MAX_BYTES: Final = 512
 """The longest name of a user, and list of groups, in a proxy's header. At it: 401."""
 
 PRINCIPALS_MAX: Final = 10_000
-"""Principals of which it is remembered until when they were let in. At it: the oldest is forgotten, and the streams of
-that principal end with the tokens that they were opened with."""
+"""Principals of which it is remembered until when they were let in, and with which token. At it: the oldest is
+forgotten, and the streams of that principal end with the tokens that they were opened with."""
 
 ISSUED: Final = frozenset({"jwt", "introspection"})
 """The ways of identifying a caller by the token of an issuer (`Identity.via`)."""
@@ -72,6 +72,8 @@ class GateSettings(msgspec.Struct, frozen=True):
     allows_anonymous: bool = False
     lets_links_in: bool = True
     """A signed link of an upload or download is enough: a request with one needs no other credential."""
+    keeps_tokens: bool = False
+    """The latest token of each caller is kept in memory, to be exchanged for others (RFC 8693)."""
 
 
 class Denied(msgspec.Struct, frozen=True):
@@ -112,6 +114,7 @@ class Gate:
         self.lets_links_in = settings.lets_links_in
         self.issuers = issuers
         self._let_in: dict[str, float] = {}  # by principal: until when its tokens hold
+        self._shown: dict[str, str] = {}  # by principal: the latest token of an issuer
 
     @property
     def expected(self) -> str:
@@ -176,7 +179,12 @@ class Gate:
             right = f"expected one of {', '.join(known)}" if known else "and no tokens are accepted here"
             raise LocalProtocolError(f"got the caller {principal[:200]!r}, {right}")
         self._let_in.pop(principal, None)
+        self._shown.pop(principal, None)
         return changed
+
+    def token_of(self, principal: str) -> str | None:
+        """Returns the latest token that a caller has shown, if `keeps_tokens` is set."""
+        return self._shown.get(principal)
 
     @property
     def _urls(self) -> tuple[str, ...]:
@@ -192,6 +200,12 @@ class Gate:
         if len(self._let_in) >= PRINCIPALS_MAX:
             del self._let_in[next(iter(self._let_in))]
         self._let_in[principal] = latest  # what was seen last stands last
+
+    def _keep(self, principal: str, token: str) -> None:
+        self._shown.pop(principal, None)
+        if len(self._shown) >= PRINCIPALS_MAX:
+            del self._shown[next(iter(self._shown))]
+        self._shown[principal] = token
 
     def _identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Found:
         settings = self._settings
@@ -223,6 +237,8 @@ class Gate:
             return found
         if found is None and self.issuers is not None and self.issuers.names(token):
             answer = self.issuers.check(token, audiences, now)
+            if isinstance(answer, Identity) and self._settings.keeps_tokens:
+                self._keep(answer.principal, token)
             return Denied(answer.reason) if isinstance(answer, Refused) else answer
         return Denied(found or "it has the form of no token that is known here")
 

@@ -10,7 +10,7 @@ import secrets
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,13 @@ PROVIDER: Final = REAL / "idp/node_modules"
 TIMEOUT_S: Final = 60.0
 CALLBACK: Final = "http://localhost/callback"
 META: Final = "io.modelcontextprotocol/"
+PERSONS: Final = {"type": "oauth", "login_for": "caller"}
+EXCHANGED: Final = {
+    "type": "exchange",
+    "login_for": "caller",
+    "client_id": "exchanging",
+    "client_secret": "secret-of-exchanging-secret-of-exchanging",
+}
 OPENS: Final = {"elicitation": {"form": {}, "url": {}}}
 
 
@@ -132,7 +139,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, auth: Mapping[str, object] = PERSONS) -> Iterator[World]:
     port = free_port()
     gateway = f"http://127.0.0.1:{port}"
     provider = ["node", PEERS / "identity_provider.mjs", require(PROVIDER)]
@@ -142,7 +149,7 @@ def world(folder: Path) -> Iterator[World]:
         with launched(server, folder=folder, code=None) as guarded:
             url = guarded.wait_line(r"listening on (\S+)")[1]
             client = {"client_id": "pages", "client_secret": "secret-of-the-pages-secret-of-the-pages"}
-            upstream = {"url": url, "auth": {"type": "oauth", "login_for": "caller"}}
+            upstream = {"url": url, "auth": auth}
             settings = {
                 "core": {"port": port, "public_base_url": gateway},
                 "storage": {"root": str(folder / "data")},
@@ -189,3 +196,11 @@ def test_another_persons_link_logs_nobody_in(tmp_path: Path) -> None:
         broken = url[:-4] + "AAAA"
         assert alice.opens(broken)[0] == 404
         assert alice.opens(f"{found.gateway}/connect?code=x&state=y")[0] == 400
+
+
+def test_the_token_of_each_caller_is_exchanged(tmp_path: Path) -> None:
+    """RFC 8693: nobody logs in at the server, and it sees each caller as who it is."""
+    with world(tmp_path, EXCHANGED) as found:
+        for name in ("alice", "bob", "alice"):
+            result = found.calls(found.token(Person(name)))["result"]
+            assert result["content"][0]["text"] == f"{name} mcp:read"

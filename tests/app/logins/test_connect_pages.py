@@ -156,9 +156,16 @@ async def test_a_link_that_is_not_valid(rig: Rig) -> None:
         assert (await rig.opens(url)).status == 404
 
 
+def caller_tokens(rig: Rig) -> CallerTokens:
+    ask = ask_for_command("files", ("login",))
+    return CallerTokens("files", rig.upstream, rig.store, lambda _: ask, lambda _: None)
+
+
 async def test_callers_are_bounded(rig: Rig) -> None:
     """The tokens of the one that has called least lately are dropped at `CALLERS_MAX`."""
-    tokens = CallerTokens("files", rig.upstream, rig.store, lambda caller: ask_for_command("files", ("login", caller)))
+    tokens = CallerTokens(
+        "files", rig.upstream, rig.store, lambda caller: ask_for_command("files", ("login", caller)), lambda _: None
+    )
     first, second = tokens("token:0"), tokens("token:1")
     assert tokens("token:0") is first
     for number in range(2, CALLERS_MAX + 1):
@@ -168,7 +175,9 @@ async def test_callers_are_bounded(rig: Rig) -> None:
 
 
 async def test_a_caller_without_a_name_has_no_login(rig: Rig) -> None:
-    tokens = CallerTokens("files", rig.upstream, rig.store, lambda caller: ask_for_command("files", ("login",)))("")
+    tokens = CallerTokens(
+        "files", rig.upstream, rig.store, lambda caller: ask_for_command("files", ("login",)), lambda _: None
+    )("")
     assert tokens.current() is None
     assert await tokens.header() is None
     assert not await tokens.refused(b"Bearer x", "", 401)
