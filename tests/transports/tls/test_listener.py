@@ -35,7 +35,7 @@ from socket_fakes import connected
 pytestmark = pytest.mark.anyio
 
 DRIVERS = {"asyncio": (False, None), "uvloop": (True, None), "asyncio-streams": (False, False)}
-"""Whether uvloop is used, and the choice of protocols. The fourth driver is trio's."""
+"""The use of uvloop, and the choice of protocols. The fourth driver is trio's."""
 
 _protocols: bool | None = None
 
@@ -253,7 +253,7 @@ async def test_a_web_socket_is_served_and_closed_in_order(authority: Authority, 
 async def test_a_slow_handshake_is_broken_off(
     authority: Authority, certificate: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether nothing comes, or a part of the first message."""
+    """One client sends nothing, another one a part of its first message."""
     context = server_context(certificate)
     with caplog.at_level(logging.INFO, "isthmus.tls"):
         async with listening(authority, lambda: context, Limits(head_timeout_s=0.2)) as w:
@@ -425,7 +425,7 @@ async def test_a_certificate_names_the_caller(authority: Authority, certificate:
 async def test_a_client_without_a_certificate_is_not_let_in_where_one_is_required(
     authority: Authority, certificate: Path
 ) -> None:
-    """With TLS 1.3 the client learns that with its first read."""
+    """The client learns that with its first read, in TLS 1.3."""
     context = server_context(certificate, authority.path, required=True)
     async with listening(authority, lambda: context) as w:
         stream = await w.connect()
