@@ -118,7 +118,7 @@ class Gate:
 
     @property
     def expected(self) -> str:
-        """What a caller without credentials is asked for."""
+        """The credentials that a caller without any is asked for."""
         if self._settings.certificates is None:
             return "the header Authorization: Bearer TOKEN"
         has_tokens = bool(self._tokens) or self.issuers is not None

@@ -184,7 +184,7 @@ def test_calls_go_on_while_the_certificate_is_renewed(tmp_path: Path, authority:
 
 
 def test_sighup_of_a_terminal_that_closes_stops_the_run(tmp_path: Path, authority: Authority) -> None:
-    """Else it would live on without a terminal, and hold its port."""
+    """A run that lived on without its terminal would hold its port."""
     config = configured(tmp_path, authority)
     pid, terminal = pty.fork()
     if pid == 0:

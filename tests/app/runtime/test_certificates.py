@@ -150,7 +150,7 @@ def test_a_file_that_may_not_be_read_is_named(authority: Authority) -> None:
 
 
 def test_a_refusal_to_read_is_explained(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for whoever runs the tests as root."""
+    """An error of the system stands for a file that root could read."""
     path = authority.server()
 
     def refuse(*_: object, **__: object) -> None:

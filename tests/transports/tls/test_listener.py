@@ -17,7 +17,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSAttribute, TLSStream
 from cryptography import x509
-from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post
+from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post, stream_pair
 from issuing import Authority, client_context, server_context
 from isthmus.core.access.gate import Gate, GateSettings
 from isthmus.core.base.effects import Send
@@ -30,12 +30,13 @@ from isthmus.transports.http_server.server import TURNED_AWAY_MAX, HttpServer
 from isthmus.transports.tls.asyncio_transport import ANSWERS_MAX_BYTES, TlsTransport
 from isthmus.transports.tls.server import ServerTls
 from isthmus.transports.tls.session import TlsSession
+from isthmus.transports.tls.stream import TlsStream
 from socket_fakes import connected
 
 pytestmark = pytest.mark.anyio
 
 DRIVERS = {"asyncio": (False, None), "uvloop": (True, None), "asyncio-streams": (False, False)}
-"""Whether uvloop is used, and the choice of protocols. The fourth driver is trio's."""
+"""The use of uvloop, and the choice of protocols. The fourth driver is trio's."""
 
 _protocols: bool | None = None
 
@@ -253,7 +254,7 @@ async def test_a_web_socket_is_served_and_closed_in_order(authority: Authority, 
 async def test_a_slow_handshake_is_broken_off(
     authority: Authority, certificate: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether nothing comes, or a part of the first message."""
+    """One client sends nothing, another one a part of its first message."""
     context = server_context(certificate)
     with caplog.at_level(logging.INFO, "isthmus.tls"):
         async with listening(authority, lambda: context, Limits(head_timeout_s=0.2)) as w:
@@ -425,7 +426,7 @@ async def test_a_certificate_names_the_caller(authority: Authority, certificate:
 async def test_a_client_without_a_certificate_is_not_let_in_where_one_is_required(
     authority: Authority, certificate: Path
 ) -> None:
-    """With TLS 1.3 the client learns that with its first read."""
+    """The client learns that with its first read, in TLS 1.3."""
     context = server_context(certificate, authority.path, required=True)
     async with listening(authority, lambda: context) as w:
         stream = await w.connect()
@@ -499,19 +500,13 @@ class Socket(asyncio.Transport):
 class Answering(TlsSession):
     """A session that has something to say about each byte that comes, as about a request for new keys."""
 
-    is_open = True
-
     def __init__(self) -> None:
         super().__init__(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.is_open = True
 
     def receive(self, data: bytes) -> bytes:
-        self.said = len(data)
+        self._outgoing.write(b"x" * len(data))
         return b""
-
-    def take(self) -> bytes:
-        said, self.said = b"x" * getattr(self, "said", 0), 0
-        return said
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -532,3 +527,64 @@ async def test_a_client_that_asks_for_answers_and_reads_none_is_closed() -> None
     assert not raw.is_closed
     transport.data_received(b"x")
     assert raw.is_closed
+
+
+class Told(asyncio.Protocol):
+    """Records what a transport tells its protocol."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.told.append("made")
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+    def data_received(self, data: bytes) -> None:
+        self.told.append(data.decode())
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_protocol_learns_that_the_end_of_the_handshake_has_not_left(
+    authority: Authority, certificate: Path
+) -> None:
+    raw, told = Socket(), Told()
+    shaken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    transport = TlsTransport(TlsSession(server_context(certificate)), told, shaken)
+    transport.connection_made(raw)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(authority.path).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    transport.data_received(outgoing.read())
+    incoming.write(bytes(raw.written))
+    client.do_handshake()
+    client.write(b"hello")
+    transport.pause_writing()
+    assert told.told == []
+    transport.data_received(outgoing.read())
+    assert shaken.done()
+    assert told.told == ["made", "pause", "hello"]
+    transport.resume_writing()
+    assert told.told[3:] == ["resume"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_stream_is_not_read_while_its_client_takes_no_answers() -> None:
+    class Endless(ServerTls):
+        def session(self) -> TlsSession:
+            return Answering()
+
+    near, far = stream_pair(capacity=1000)
+    stream = TlsStream(far, Endless(lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_timeout_s=1.0))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stream.receive, 100)
+        tasks.start_soon(near.send, b"x" * 10_000)
+        await anyio.wait_all_tasks_blocked()
+        assert len(near.outgoing.data) == 1000, "the client is held back"
+        assert len(near.incoming.data) == 1000
+        tasks.cancel_scope.cancel()

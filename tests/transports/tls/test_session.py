@@ -86,7 +86,7 @@ def pair(authority: Authority, certificate: Path, version: ssl.TLSVersion = VERS
 @given(data=st.data())
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_cutting_never_shows(authority: Authority, certificate: Path, data: st.DataObject) -> None:
-    """What was sent arrives, however its bytes were cut up, in either direction."""
+    """All that was sent arrives, however its bytes were cut up, in either direction."""
     client = pair(authority, certificate, data.draw(st.sampled_from(VERSIONS)))
     texts = data.draw(st.lists(st.binary(min_size=1, max_size=40_000), max_size=3))
     sent = b"".join(map(client.say, texts)) + client.close()
@@ -161,7 +161,7 @@ def test_a_connection_that_is_cut_off_looks_so(authority: Authority, certificate
 @given(st.binary(min_size=1, max_size=600))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_garbage_fails_or_waits(certificate: Path, garbage: bytes) -> None:
-    """Nothing else is raised, and nothing of it is taken for what a client has sent."""
+    """No other error is raised, and nothing of it is taken for what a client has sent."""
     session = TlsSession(server_context(certificate))
     with contextlib.suppress(TlsFailed):
         assert session.receive(garbage) == b""
@@ -245,7 +245,7 @@ def test_a_client_without_a_certificate_is_nobody_or_refused(authority: Authorit
 
 
 def test_a_certificate_that_does_not_hold_is_refused(authority: Authority, certificate: Path, tmp_path: Path) -> None:
-    """Also where none is required: nobody becomes anonymous by a bad one."""
+    """A bad one makes nobody anonymous, even where none is required."""
     stranger = Authority(tmp_path, "stranger").issue("mallory", x509.DNSName("ci.example.com"))
     with pytest.raises(TlsFailed, match=r"its certificate is refused: .*issuer"):
         shown(authority, certificate, stranger)
