@@ -169,7 +169,7 @@ async def test_requests_wait_no_longer_than_the_login(provider: Provider, store:
 
 @pytest.mark.parametrize("holds_s", [0, 0.001])
 async def test_requests_wait_for_so_long(holds_s: float, provider: Provider, store: CredentialStore) -> None:
-    """On HTTP a request does not wait at all. On stdio the time is that of all requests together."""
+    """Requests on HTTP do not wait at all. On stdio the time is that of all requests together."""
     wrap = Wrap(provider, store, holds_s=holds_s)
     await wrap.tokens.header()
     async with store.lock(progress_key(wrap.upstream)):
@@ -181,7 +181,7 @@ async def test_requests_wait_for_so_long(holds_s: float, provider: Provider, sto
 async def test_a_browser_is_asked_for_once_a_request_is_refused(
     provider: Provider, store: CredentialStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not before, nor by a second request while that login goes on."""
+    """No browser is opened before, nor for a second request while that login goes on."""
     asked: list[How] = []
     goes_on = anyio.Event()
 
