@@ -62,7 +62,7 @@ def test_tools_are_shown_as_the_settings_say(given: str, shown: Shown) -> None:
         (A % ", tools: {overrides: {'': {title: u}}}", "expected the name of a tool, whole"),
         (A % ", tools: {overrides: {t: {hide: true}}}", "unknown key, expected one of rename, title, description"),
         (A % ", prompts: {overrides: {}}", "servers[0].prompts.overrides: unknown key"),
-        (A % "" + "pins: {ignore: [name]}", 'pins.ignore[0]: got "name", expected one of title, description'),
+        (A % "" + "pins: {ignore: [icons]}", 'pins.ignore[0]: got "icons", expected one of title, description'),
         (A % "" + "pins: {ignore: [b/title]}", "expected the id of a server before the slash: a"),
         (A % "" + "pins: {file: ~/x}", 'pins.file: got "~/x", expected an absolute path'),
         (A % "" + "pins: {mode: strict}", "expected one of off, warn, block"),

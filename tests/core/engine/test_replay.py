@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from driving import Driver
-from isthmus.core.base.governance import Override, Shown
 from stateless_driving import ACCEPT, FORM, Modern, ask, respond, rounds, served, suspended
 from stateless_driving import collect as wait_for_more
 
@@ -72,21 +71,3 @@ def test_a_request_that_only_reads_is_made_again(method: str, target: dict[str, 
     world, client, state = restarted(method, **target)
     client.request(method, requestState=state, inputResponses={"r1": ACCEPT}, **target)
     world.take_sent(method)
-
-
-@pytest.mark.parametrize(("name", "runs"), [("look", True), ("ask", False)])
-def test_a_call_is_made_again_by_the_name_that_the_server_knows(name: str, runs: bool) -> None:
-    """Only the server's `ask` may run twice. Its clients know it as `look`, and another tool as `ask`."""
-    shown = Shown(overrides=(Override(tool="ask", rename="look"), Override(tool="wipe", rename="ask")))
-    first, client, _ = served(state_keys=(KEY,), shown=shown)
-    channel = client.call(name)
-    ask(first, first.take_sent("tools/call"))
-    wait_for_more(first)
-    _, state = rounds(client, channel, client.last_id)
-    second, other, _ = served(seed=2, state_keys=(KEY,), shown=shown)
-    channel = other.request("tools/list")
-    respond(second, second.take_sent("tools/list"), READ_ONLY % "readOnlyHint")
-    channel = other.call(name, requestState=state, inputResponses={"r1": ACCEPT})
-    assert second.was_sent("tools/call") == runs
-    if not runs:
-        assert other.answered(channel, other.last_id)["result"]["isError"]
