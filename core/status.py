@@ -22,7 +22,7 @@ class Command(enum.Enum):
     RESTART = "restart"  # STOP, then START
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server as it is now.
 
     Attributes:
@@ -35,8 +35,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         starts: the number of processes or connections begun so far.
         failures: the number of starts that failed.
         noise: the number of lines and other things it sent that were no messages.
-        differences: what is wrong with definitions that it lists, such as one that differs from what was approved, by
-            kind and name (`tools/search`).
+        differences: what is wrong with definitions that it lists, such as one that differs from what was approved: each
+            with its kind and name (`tools/search`).
         differences_seen: the number of times that such a difference was new.
         last_error: how the last session with the server ended, if it ended badly.
         eras: the eras that the server was found to speak (`handshake`, `stateless`), each with the revision that it
@@ -58,8 +58,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     failures: int
     noise: int
-    differences: dict[str, str]
-    differences_seen: int
+    differences: tuple[tuple[str, str], ...] = ()
+    differences_seen: int = 0
     last_error: str
     eras: dict[str, str | None]
     era: str | None
@@ -109,7 +109,7 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         starts=health.starts,
         failures=health.failures,
         noise=health.noise.total(),
-        differences={f"{kind}/{name}": text for (kind, name), text in sorted(health.differences.items())},
+        differences=tuple((f"{kind}/{name}", text) for (kind, name), text in sorted(health.differences.items())),
         differences_seen=health.differences_seen,
         last_error=health.last_error,
         eras={era.value: spoken[era] for era in Era if era in spoken},

@@ -115,7 +115,7 @@ class ServerPages:
             "starts": status.starts,
             "failures": status.failures,
             "noise": status.noise,
-            "differences": status.differences,
+            "differences": dict(status.differences),
             "last_error": status.last_error,
             "eras": status.eras,
             "era": status.era,

@@ -155,6 +155,9 @@ class Stateless:
         is_retry = claims is not None and claims.kind is ClaimsKind.PARK
         found = None if claims is None or not is_retry else self._suspended_calls.find(claims)
         plan = self._context.servers.get(opening.server)  # None: it is a profile
+        raw = frame.params
+        if plan is not None and plan.shown.overrides:
+            raw = raw_params(plan, frame.method, frame.params)
         if plan is not None and plan.decides and not is_allowed:
 
             def go_on() -> tuple[Session, Exchange] | None:
@@ -167,15 +170,14 @@ class Stateless:
                 raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
             session = self._session_for(opening, key, request) if found is None else found[0]
             self._check_room(session, opening)
-            told = msgspec.structs.replace(frame, params=raw_params(plan, frame.method, frame.params))
+            told = msgspec.structs.replace(frame, params=raw)
             found = session, self._undecided.ask(session, key, told, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
             if plan is not None:
-                params = raw_params(plan, frame.method, frame.params)
-                refuse_forbidden(plan, frame.method, params, opening.grants)
+                refuse_forbidden(plan, frame.method, raw, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
-        elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
+        elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, raw):
             known = self._find_session(self._affinity_of(opening, key, request), opening.server)
             self._answer_lost(frame, reply, None if known is None else known.greeting)
             return None
@@ -343,7 +345,9 @@ class Stateless:
         the tool."""
         if frame.method != "tools/call":
             return ()
-        tool = envelope.text_of(envelope.member_of(frame.params, "name"))
+        plan = self._context.servers[opening.server]
+        raw = raw_params(plan, frame.method, frame.params) if plan.shown.overrides else frame.params
+        tool = envelope.text_of(envelope.member_of(raw, "name"))
         known = self._mirrors.get(audience_of(opening))
         return None if known is None or tool is None else known.get(tool, ())
 

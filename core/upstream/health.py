@@ -88,7 +88,7 @@ class Health:
         if self.differences.get((kind, name)) == fault:
             return False
         self.differences_seen += 1
-        if len(self.differences) < self._limits.tools_known_max:
+        if (kind, name) in self.differences or len(self.differences) < self._limits.tools_known_max:
             self.differences[kind, name] = fault
         return True
 

@@ -140,7 +140,7 @@ class Presentation(Interceptor):
 def raw_params(plan: ServerPlan, method: str, params: bytes | None) -> bytes | None:
     """Returns the params of a request with the server's name of the tool that it is about, for rules that are asked
     before the request is routed."""
-    names = ToolNames(plan.shown.overrides) if plan.shown.overrides and method == "tools/call" else None
+    names = ToolNames(plan.shown.overrides) if method == "tools/call" else None
     shown = text_of(sole_member(params, "name")) if names else None
     raw = None if names is None or shown is None else names.raw(shown)
     return params if shown is None or raw is None else _with_name(params, shown, raw)

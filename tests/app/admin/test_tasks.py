@@ -199,8 +199,6 @@ def server_status(id: str, **members: Any) -> Status:
         "starts": 7,
         "failures": 5,
         "noise": 0,
-        "differences": {},
-        "differences_seen": 0,
         "last_error": "",
         "eras": {},
         "era": None,

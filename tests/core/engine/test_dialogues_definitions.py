@@ -171,12 +171,12 @@ def test_a_change_is_noted_and_reported_where_it_only_warns(down: str, era: Era)
     assert list_of(play, alice, EVIL) == [EVIL]
     called(play, alice)
     (status,) = play.engine.report()
-    assert status.differences == {"tools/search": "description changed"}
+    assert dict(status.differences) == {"tools/search": "description changed"}
     assert status.differences_seen == 1
     list_of(play, alice, EVIL)
     assert play.engine.report()[0].differences_seen == 1
     list_of(play, alice, SEARCH)
-    assert play.engine.report()[0].differences == {}
+    assert play.engine.report()[0].differences == ()
 
 
 def test_no_call_waits_where_a_change_only_warns() -> None:
@@ -187,7 +187,7 @@ def test_no_call_waits_where_a_change_only_warns() -> None:
     play.server.answers(received, FOUND)
     alice.is_answered(call, ...)
     play.server.answers(listed, {"tools": [EVIL]})
-    assert play.engine.report()[0].differences == {"tools/search": "description changed"}
+    assert dict(play.engine.report()[0].differences) == {"tools/search": "description changed"}
 
 
 def test_nothing_is_written_into_descriptions() -> None:

@@ -91,3 +91,20 @@ def test_an_order_resets_the_failures_in_a_row(is_stopped: bool) -> None:
     assert health.why_not(0.0) == ("it is stopped; start it first" if is_stopped else None)
     health.receive_order(is_stopped=False)
     assert health.why_not(0.0) is None
+
+
+def test_differences_are_noted_once_and_bounded() -> None:
+    health = Health(Limits(tools_known_max=1))
+    assert health.receive_definition("tools", "a", "changed")
+    assert not health.receive_definition("tools", "a", "changed")
+    assert health.receive_definition("tools", "a", "changed otherwise")
+    assert health.receive_definition("tools", "b", "changed")
+    assert health.differences == {("tools", "a"): "changed otherwise"}
+    assert health.differences_seen == 3
+    assert not health.receive_definition("tools", "a", "")
+    assert health.differences == {}
+    health.receive_definition("tools", "c", "new")
+    health.receive_definitions("prompts", {})
+    assert health.differences == {("tools", "c"): "new"}
+    health.receive_definitions("tools", {"d"})
+    assert health.differences == {}
