@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from isthmus.core.logins.challenges import BearerChallenge
-from isthmus.core.logins.login import QUERY_MAX_CHARS, RETURNS_MAX, LoginSettings, log_in
+from isthmus.core.logins.login import (
+    QUERY_MAX_CHARS,
+    RETURNS_MAX,
+    LoginSettings,
+    OpenLogin,
+    begin_login,
+    end_login,
+    log_in,
+)
 from isthmus.core.logins.registration import ClientSettings
 from isthmus.core.logins.requests import Fetched, FetchFailed, LoginFailed, Registration, Returned, Tokens
 from isthmus.core.logins.token_requests import KNOWN_ERRORS
-from login_world import ISSUER, SECRETS, URL, World, challenge_of, header, json_reply
+from login_world import ISSUER, NOW, PORT, SECRETS, URL, World, challenge_of, header, json_reply
 
 TOKEN = f"{ISSUER}/token"
 
@@ -308,6 +317,21 @@ def test_nothing_secret_is_in_a_repr() -> None:
     shown = f"{login!r} {settings!r} {Registration(ISSUER, 'c', 'the-client-secret')!r}"
     assert not any(secret in shown for secret in world.secrets())
     assert login.registration.client_secret == "the-client-secret"
+
+
+def test_another_process_ends_a_login_that_was_begun() -> None:
+    """All that is needed is in what the first process stores, and its `repr` shows no secret of it."""
+    world = World()
+    flow = begin_login(
+        LoginSettings(URL), BearerChallenge(), port=PORT, entropy=world.entropy, now=NOW, known={}, earlier=()
+    )
+    begun = world.run(flow)
+    assert not any(secret in repr(begun) for secret in world.secrets())
+    assert not any(form.method == "POST" and form.url.endswith("/token") for form in world.requests)
+    stored = msgspec.json.decode(msgspec.json.encode(begun), type=OpenLogin)
+    login = world.run(end_login(stored, is_open=True))
+    assert login.tokens.access_token == "the-access-token"
+    assert [page.is_open for page in world.pages] == [True]
 
 
 def test_a_server_without_an_authorization_endpoint_ends_the_login() -> None:
