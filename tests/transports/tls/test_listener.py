@@ -348,7 +348,7 @@ async def test_failed_handshakes_that_were_not_logged_are_counted(
 
 async def test_a_listener_drains_while_handshakes_are_under_way(authority: Authority, certificate: Path) -> None:
     context = server_context(certificate)
-    async with listening(authority, lambda: context, Limits(head_timeout_s=0.5)) as w:
+    async with listening(authority, lambda: context, Limits(head_timeout_s=2.0)) as w:
         async with await w.plain() as slow:
             await until(lambda: w.server._connections)
             await slow.send(b"\x16\x03")
