@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -26,6 +27,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import MIB, Limits
 from isthmus.core.base.storage import Receive
 from isthmus.transports.base.port import Outlet
+from isthmus.transports.http_server.reserve import Reserve
 from isthmus.transports.http_server.server import TURNED_AWAY_MAX, HttpServer
 from isthmus.transports.tls.asyncio_transport import ANSWERS_MAX_BYTES, TlsTransport
 from isthmus.transports.tls.server import ServerTls
@@ -346,7 +348,7 @@ async def test_failed_handshakes_that_were_not_logged_are_counted(
 
 async def test_a_listener_drains_while_handshakes_are_under_way(authority: Authority, certificate: Path) -> None:
     context = server_context(certificate)
-    async with listening(authority, lambda: context, Limits(head_timeout_s=0.5)) as w:
+    async with listening(authority, lambda: context, Limits(head_timeout_s=2.0)) as w:
         async with await w.plain() as slow:
             await until(lambda: w.server._connections)
             await slow.send(b"\x16\x03")
@@ -377,6 +379,15 @@ async def test_a_flood_of_strangers_does_not_disturb(authority: Authority, certi
                 await stream.send(post(b"%d" % n))
                 assert await answer(stream) == (200, b"%d" % n)
         await until(lambda: len(w.server._connections) == 1)
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_without_a_descriptor_a_client_that_speaks_tls_gets_no_plain_answer(is_told: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(Reserve()) as reserve:
+        listener.setblocking(False)
+        with socket.create_connection(listener.getsockname(), timeout=WAIT_S) as client:
+            reserve.turn_away(listener, 1, is_told=is_told)
+            assert client.recv(100).startswith(b"HTTP/1.1 503 ") is is_told
 
 
 # --- Certificates ---------------------------------------------------------------------------------------------------
