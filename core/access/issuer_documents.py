@@ -118,7 +118,7 @@ class IssuerDocuments:
 
     @property
     def problem(self) -> str:
-        """Why the last attempt failed, for people; "" if it did not, or there was none."""
+        """The reason why the last attempt failed, for people; "" if it did not, or there was none."""
         if self.is_read or not self.attempts:
             return ""
         problem = "; ".join(self._problems) or "no answer"

@@ -331,9 +331,10 @@ class Exchange:
             self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
-            cause = self._forms.withhold(cause)
-            if self._refusal and cause.end is End.REFUSED:
-                cause = msgspec.structs.replace(cause, detail=self._refusal)
+            if cause.end is End.REFUSED:
+                cause = self._forms.withhold(cause)
+                if self._refusal:
+                    cause = msgspec.structs.replace(cause, detail=self._refusal)
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
