@@ -194,7 +194,9 @@ class Sessions:
         """Starts an accepted request: answers it here, or sends it up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
         is_full = session.in_flight >= self._context.limits.exchanges_per_session_max
-        has_room, fault = session.has_room_for(exchange), self.no_room_for_call(session.use)
+        has_room = session.has_room_for(exchange)
+        use = session.use
+        fault = self.no_room_for_call(use) if use.calls >= self._context.limits.calls_per_owner_max else None
         session.add(exchange)  # also of a request that is refused: its response removes it
         if exchange.method == "ping":
             self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
@@ -335,7 +337,11 @@ class Sessions:
 
     def _use_of(self, owner: str) -> OwnerUse:
         """Returns the use of the owner of a new session, which counts it."""
-        use = OwnerUse("") if not owner else self._uses.setdefault(owner, OwnerUse(owner))
+        use = self._uses.get(owner)
+        if use is None:
+            use = OwnerUse(owner)
+            if owner:
+                self._uses[owner] = use
         use.count_sessions(1)
         return use
 

@@ -321,7 +321,8 @@ class Stateless:
         if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
-        fault = self._sessions.no_room_for_call(session.use)
+        most = self._context.limits.calls_per_owner_max
+        fault = self._sessions.no_room_for_call(session.use) if session.use.calls >= most else None
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
         if isinstance(opening, PostOpening) and not session.router.has_room(session):

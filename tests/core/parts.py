@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isthmus.core.base.budget import Budget, Share
+from isthmus.core.base.budget import Budget, OwnerUse, Share
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.state.interceptor import Interceptors
@@ -28,6 +28,7 @@ def lone_session(sid: str = "s", **given: Any) -> Session:
         "server": "s",
         "principal": "p",
         "owner": "",
+        "use": OwnerUse(""),
         "room": Share(Budget(Limits().memory_max_bytes, Limits().owner_memory_max_bytes), ""),
         "pipe": None,
         "base_url": "",
