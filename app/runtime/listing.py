@@ -26,6 +26,9 @@ from .probe import PAGES_MAX
 _NEEDS: Final = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
 """The capability of a server that has definitions of each kind."""
 
+ABLE: Final = {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+"""The capabilities that are declared, since some servers list more for a client that has more."""
+
 
 class Listed(msgspec.Struct, frozen=True):
     """The definitions of a server.
@@ -46,7 +49,7 @@ async def list_definitions(hub: Hub, server: str, version: str) -> Listed:
         Refusal: the server answered with an error, or not at all.
         RemoteProtocolError: a list cannot be read.
     """
-    session = OwnSession(hub, server, version, sees_hidden=True)
+    session = OwnSession(hub, server, version, sees_hidden=True, capabilities=ABLE)
     failure: Refusal | RemoteProtocolError
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.run)
@@ -80,7 +83,7 @@ class _StatelessClient:
 
     def __init__(self, hub: Hub, server: str, version: str) -> None:
         info = msgspec.json.encode({"name": "isthmus", "version": version})
-        self._meta = RequestMeta(LATEST_MODERN, b"{}", info)
+        self._meta = RequestMeta(LATEST_MODERN, msgspec.json.encode(ABLE), info)
         self._client = MemoryClient(hub)
         self._client.open(PipeOpening(server=server, sees_hidden=True, is_own=True))
         self._last_id = 0

@@ -8,7 +8,7 @@ ignored, except that `notifications/tools/list_changed` clears the known tools.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import anyio
@@ -67,6 +67,8 @@ class OwnSession:
         sees_hidden: show what a filter hides from clients.
         is_brief: only learn who the server is, as `PipeOpening` has it.
         identity: whose session it is; anonymous for the proxy's own.
+        capabilities: the capabilities to declare, for a server that shows its tools by them. What it asks is refused
+            all the same.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -85,6 +87,7 @@ class OwnSession:
         sees_hidden: bool = False,
         is_brief: bool = False,
         identity: Identity = ANONYMOUS,
+        capabilities: Mapping[str, object] = {},
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
@@ -99,6 +102,7 @@ class OwnSession:
             grants=identity.grants,
         )
         self._version = version
+        self._capabilities = capabilities
         self._client = MemoryClient(port)
         self._last_id = 0
         self._awaited: dict[int, _Awaited] = {}
@@ -109,7 +113,7 @@ class OwnSession:
     async def run(self) -> None:
         """Opens the session and reads messages until either side closes it. Then fails all requests in flight."""
         info = {"name": "isthmus", "version": self._version}
-        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
+        params = {"protocolVersion": LATEST_LEGACY, "capabilities": self._capabilities, "clientInfo": info}
         try:
             self._client.open(self._opening)
             self._send("initialize", msgspec.json.encode(params), self._handshake)

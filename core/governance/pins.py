@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 from ..base.errors import RemoteProtocolError
 from ..base.governance import Cleaning, Pinned, PinRules
-from .canonical import changed_members, pinned
+from ..bridge.request_name import sole_member
+from ..jsonrpc.envelope import text_of
+from .canonical import KEYS, changed_members, pinned
 from .clean import has_invisible
 
 JUDGMENTS_KEPT: Final = 1024
@@ -48,6 +50,13 @@ UNREADABLE: Final = Finding(Fault.UNREADABLE, "its definition cannot be read")
 UNLISTED: Final = Finding(Fault.UNREADABLE, "its server's list cannot be read")
 
 
+class Judged(NamedTuple):
+    """A definition's name, empty if it cannot be read, and its judgment."""
+
+    name: str
+    finding: Finding
+
+
 class DefinitionRules:
     """The rules for the definitions of one server.
 
@@ -60,9 +69,9 @@ class DefinitionRules:
         self._refuses_invisible = clean is Cleaning.BLOCK
         entries = () if pins is None else pins.entries
         self._approved: Mapping[tuple[str, str], Pinned] = {(one.kind, one.name): one for one in entries}
-        self._kept: Callable[[str, bytes], Finding] = lru_cache(JUDGMENTS_KEPT)(self._judge)
+        self._kept: Callable[[str, bytes], Judged] = lru_cache(JUDGMENTS_KEPT)(self._judge)
 
-    def judge(self, kind: str, entry: bytes) -> Finding:
+    def judge(self, kind: str, entry: bytes) -> Judged:
         """Judges a definition as the server listed it."""
         return self._kept(kind, entry) if len(entry) <= KEPT_MAX_BYTES else self._judge(kind, entry)
 
@@ -92,7 +101,11 @@ class DefinitionRules:
             return UNLISTED
         return FINE if self._pins is None else NEW
 
-    def _judge(self, kind: str, entry: bytes) -> Finding:
+    def _judge(self, kind: str, entry: bytes) -> Judged:
+        name = text_of(sole_member(entry, KEYS[kind]))
+        return Judged("", UNREADABLE) if name is None else Judged(name, self._find(kind, entry))
+
+    def _find(self, kind: str, entry: bytes) -> Finding:
         if self._refuses_invisible and has_invisible(entry):
             return INVISIBLE
         if self._pins is None:

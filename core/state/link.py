@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ..base.empty import NONE, without
 from ..base.events import Cause, Headers
+from ..base.governance import Cleaning
 from ..base.ids import ChannelId
 from ..base.limits import Limits
 from ..base.plan import Kind, ServerPlan, Sharing
@@ -209,7 +210,8 @@ class Link:
         self.handshake = Handshake()  # the latest
         self.tools = ServerTools()  # what is known of them
         # What it lists, judged; None: nothing is judged.
-        self.definitions = KnownDefinitions() if plan.judges_definitions else None
+        judges = plan.pins is not None or plan.clean is Cleaning.BLOCK  # a property would cost each session a call
+        self.definitions = KnownDefinitions() if judges else None
         self.subscriptions = ServerSubscriptions()  # ours with a stateless server
         self.session_check: SessionCheck | None = None  # under way
         self.forgotten_incarnation = 0  # the last that a check found forgotten

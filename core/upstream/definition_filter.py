@@ -18,8 +18,7 @@ from ..base.errors import DENIED, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.plan import ServerPlan
 from ..bridge.request_meta import add
 from ..bridge.request_name import name_in, sole_member
-from ..governance.canonical import KEYS
-from ..governance.pins import FINE, UNREADABLE, DefinitionRules, Fault, Finding, matches_template
+from ..governance.pins import FINE, DefinitionRules, Fault, Finding, matches_template
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame, encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
@@ -175,8 +174,7 @@ class DefinitionFilter(Interceptor):
         found = []
         for start, stop in elements(array):
             entry = array[start:stop]
-            name = text_of(sole_member(entry, KEYS[kind]))
-            found.append((entry, name or "", UNREADABLE if name is None else rules.judge(kind, entry)))
+            found.append((entry, *rules.judge(kind, entry)))
         return found
 
     def _learn(self, link: Link, kind: str, found: Mapping[str, Finding], *, is_whole: bool, number: int) -> None:

@@ -7,6 +7,7 @@ clients. An entry that cannot be read is left out.
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Final
 
 import msgspec
@@ -15,7 +16,9 @@ from ..base.errors import RemoteProtocolError
 from ..base.governance import Cleaning
 from ..base.plan import ServerPlan
 from ..bridge.request_name import sole_member
+from ..governance.canonical import KEYS
 from ..governance.clean import clean, cut_text, without_invisible
+from ..governance.pins import JUDGMENTS_KEPT, KEPT_MAX_BYTES
 from ..governance.tool_names import ToolNames, override
 from ..jsonrpc.envelope import text_of
 from ..jsonrpc.splice import elements, members, set_member, take
@@ -41,6 +44,10 @@ class Presentation(Interceptor):
         self._context = context
         self._names = {id: ToolNames(plan.shown.overrides) for id, plan in context.servers.items()}
         self._texts = {id: {one.tool: one for one in plan.shown.overrides} for id, plan in context.servers.items()}
+        # An entry is presented once, however often it is listed.
+        self._kept = {
+            id: lru_cache(JUDGMENTS_KEPT)(partial(self._present, plan)) for id, plan in context.servers.items()
+        }
         self._noted: dict[str, set[str]] = {id: set() for id in context.servers}
 
     def is_for(self, plan: ServerPlan) -> bool:
@@ -68,27 +75,27 @@ class Presentation(Interceptor):
         if kind is None or link.session_of(exchange).sees_hidden:
             return result
         plan = link.plan
-        cleans, shows = plan.clean is Cleaning.CLEAN, kind == "tools" and bool(plan.shown)
-        if not cleans and not shows:
+        if plan.clean is not Cleaning.CLEAN and kind != "tools":
             return result
         listing = LISTS[exchange.method]
         array = take(result, members(result).get(listing.array))
         if array is None:
             return result
-        old = [array[start:stop] for start, stop in elements(array)]
-        new: list[bytes] = []
-        for entry in old:
-            name = text_of(sole_member(entry, listing.key))
-            try:
-                if cleans:
-                    entry = self._clean(plan, kind, name or "", entry)
-                shown = self._shown(plan, name, entry) if shows else entry
-            except RemoteProtocolError as error:
-                self._note(plan, f"{kind}: {(name or '')[:100]} is left out: {error.message}")
-                continue
-            if shown is not None:
-                new.append(shown)
+        kept, old = self._kept[plan.id], [array[start:stop] for start, stop in elements(array)]
+        presented = [(kept if len(one) <= KEPT_MAX_BYTES else partial(self._present, plan))(kind, one) for one in old]
+        new = [entry for entry in presented if entry is not None]
         return result if new == old else set_member(result, listing.array, b"[" + b",".join(new) + b"]")
+
+    def _present(self, plan: ServerPlan, kind: str, entry: bytes) -> bytes | None:
+        """Returns an entry of a list as clients see it; None if they do not."""
+        name = text_of(sole_member(entry, KEYS[kind]))
+        try:
+            if plan.clean is Cleaning.CLEAN:
+                entry = self._clean(plan, kind, name or "", entry)
+            return self._shown(plan, name, entry) if kind == "tools" and plan.shown else entry
+        except RemoteProtocolError as error:
+            self._note(plan, f"{kind}: {(name or '')[:100]} is left out: {error.message}")
+            return None
 
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
         if link.plan.clean is not Cleaning.CLEAN:

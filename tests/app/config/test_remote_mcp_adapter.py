@@ -208,7 +208,7 @@ def test_a_whole_file_is_read() -> None:
         ),
         uploads=Uploads(max_file_bytes=20 << 20, ttl_seconds=300, require_sha256=True, link_ttl_seconds=60),
         artifacts=Artifacts(ttl_seconds=900, max_per_session=50, expose_as_resources=False),
-        pins=Pins(file="/srv/isthmus.lock"),
+        pins=Pins(file="/etc/adapter/isthmus.lock"),
         servers=(
             Server(
                 id="files-1",
