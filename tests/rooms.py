@@ -130,6 +130,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/files",
         "core/input_required",
         "core/jsonrpc",
+        "core/profiles",
         "core/routing",
         "core/state",
         "core/subscriptions",

@@ -346,8 +346,9 @@ class Stateless:
         the tool."""
         if frame.method != "tools/call":
             return ()
-        plan = self._context.servers[opening.server]
-        raw = raw_params(plan, frame.method, frame.params) if plan.shown.overrides else frame.params
+        plan, raw = self._context.servers.get(opening.server), frame.params  # None: it is a profile
+        if plan is not None and plan.shown.overrides:
+            raw = raw_params(plan, frame.method, frame.params)
         tool = envelope.text_of(envelope.member_of(raw, "name"))
         known = self._mirrors.get(audience_of(opening))
         return None if known is None or tool is None else known.get(tool, ())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -76,32 +75,38 @@ class Front:
         self.sent_on: dict[ExchangeKey, tuple[Leg, Exchange]] = {}
         self.level: bytes | None = None
 
+    def send_on(self, exchange: Exchange, leg: Leg, inner: Exchange) -> None:
+        """Records that a request is sent on."""
+        self.sent_on[exchange.key] = leg, inner
+
+    def take_sent(self, exchange: Exchange) -> tuple[Leg, Exchange] | None:
+        """Removes and returns the leg that a request was sent on, and the request there; None if it was not."""
+        return self.sent_on.pop(exchange.key, None)
+
+    def set_level(self, params: bytes) -> None:
+        """Takes the params of the client's `logging/setLevel`."""
+        self.level = params
+
     def exchange_of(self, inner: Exchange | None) -> Exchange | None:
         """Returns the client's request that a request on a leg was sent for."""
         found = None if inner is None else self.sent_on.get(inner.key)
         return None if found is None or found[1] is not inner else self.session.exchanges.get(found[1].key)
 
 
-class Hearer(Protocol):
-    """Handles what the servers of a profile say unasked."""
-
-    def receive_notification(
-        self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
-    ) -> None:
-        """Handles a notification."""
-
-    def receive_question(
-        self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
-    ) -> None:
-        """Handles a server request. `question.number` is its id on the leg."""
+Notify = Callable[[Front, Leg, str, bytes, Exchange | None], None]
+"""Handles a notification of a server: its method, its message, and the client's request that it belongs to."""
+Ask = Callable[[Front, Leg, PendingQuestion, bytes | None, Exchange | None], None]
+"""Handles a server request: the question, whose number is its id on the leg, its params, and the client's request that
+it belongs to."""
 
 
 class _Replies:
     """The replies of one leg to its client, which is the front (`StatelessReplies`)."""
 
-    def __init__(self, responder: Responder, hearer: Hearer, front: Front, server: str) -> None:
+    def __init__(self, responder: Responder, notify: Notify, ask: Ask, front: Front, server: str) -> None:
         self._responder = responder
-        self._hearer = hearer
+        self._notify = notify
+        self._ask = ask
         self._front = front
         self._server = server
 
@@ -117,7 +122,7 @@ class _Replies:
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         leg = self._front.legs.get(self._server)
         if leg is not None:
-            self._hearer.receive_notification(self._front, leg, method, message, self._front.exchange_of(related))
+            self._notify(self._front, leg, method, message, self._front.exchange_of(related))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         asked = self._front.exchange_of(exchange)
@@ -130,7 +135,7 @@ class _Replies:
             return
         number = session.record_question(question._replace(stream=Stream(None)))
         recorded = session.questions[number]
-        self._hearer.receive_question(self._front, leg, recorded, params, self._front.exchange_of(related))
+        self._ask(self._front, leg, recorded, params, self._front.exchange_of(related))
 
     def cancel_question(self, session: Session, number: int) -> None:
         session.settle_question(number)
@@ -170,14 +175,17 @@ class Legs:
 
     Args:
         router: routes the requests of all legs to their servers.
-        hearer: handles what servers say unasked.
+        notify, ask: handle what servers say unasked.
     """
 
-    def __init__(self, sessions: Sessions, responder: Responder, router: SessionRouter, hearer: Hearer) -> None:
+    def __init__(
+        self, sessions: Sessions, responder: Responder, router: SessionRouter, notify: Notify, ask: Ask
+    ) -> None:
         self._sessions = sessions
         self._responder = responder
         self._router = router
-        self._hearer = hearer
+        self._notify = notify
+        self._ask = ask
 
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
@@ -187,7 +195,7 @@ class Legs:
         fault = self._sessions.no_room(front.session.owner)
         if fault is not None:
             return fault
-        replies = _Replies(self._responder, self._hearer, front, server)
+        replies = _Replies(self._responder, self._notify, self._ask, front, server)
         session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies)
         leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless)
         if session.is_stateless:

@@ -53,7 +53,7 @@ _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ClientKind(NamedTuple):
-    """What the answers of a server may depend on. Lists are kept for all clients of a kind together."""
+    """The properties of a client that a server's answers may depend on. Lists are kept for all clients of a kind."""
 
     principal: str
     headers: Headers

@@ -51,7 +51,9 @@ class ProfileRouter:
         self._responder = downstream.responder
         self._router = router
         self._view = ProfileView(profile, context.plan.version)
-        self._legs = Legs(downstream.sessions, downstream.responder, router, self)
+        self._legs = Legs(
+            downstream.sessions, downstream.responder, router, self._receive_notification, self._receive_question
+        )
         self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows)
         self._fronts: dict[str, Front] = {}
         self.handle_list_wait = self._lists.handle_wait
@@ -154,14 +156,15 @@ class ProfileRouter:
         )
         exchange.step(ExchangeInput.PREPARED)
         exchange.receive_written(0, None)
-        front.sent_on[exchange.key] = leg, inner
+        front.send_on(exchange, leg, inner)
         self._legs.send(leg, inner)
 
     def _receive_answer(self, front: Front, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes) -> None:
         """Gives a client's request the response that came on a leg."""
-        _, inner = front.sent_on.pop(exchange.key, (leg, exchange))
-        if exchange.is_over:
+        sent = front.take_sent(exchange)
+        if sent is None or exchange.is_over:
             return
+        _, inner = sent
         frame = envelope.decode(message)
         if frame.result is not None:
             result = self._view.rewriter.result(leg.server, exchange.method, frame.result)
@@ -183,10 +186,10 @@ class ProfileRouter:
             text = f"got no known log level, expected one of {', '.join(LEVELS)}"
             self._responder.fail(front.session, exchange, INVALID_PARAMS, text)
             return
-        front.level = exchange.params
+        front.set_level(exchange.params)
         for leg in front.legs.values():
             if leg.is_open:
-                self._legs.tell(leg, "logging/setLevel", front.level)
+                self._legs.tell(leg, "logging/setLevel", exchange.params)
         self._responder.answer(front.session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
@@ -204,7 +207,7 @@ class ProfileRouter:
         if front is None:
             return
         self._lists.withdraw(front, exchange)
-        found = front.sent_on.pop(exchange.key, None)
+        found = front.take_sent(exchange)
         if found is not None:
             self._legs.cancel(*found, params, headers)
 
@@ -253,7 +256,7 @@ class ProfileRouter:
 
     # --- From servers -----------------------------------------------------------------------------------------------
 
-    def receive_notification(
+    def _receive_notification(
         self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
     ) -> None:
         self._lists.receive_change(front, leg.server, method)
@@ -266,7 +269,7 @@ class ProfileRouter:
                 message = envelope.encode_notification(method, shown)
         self._responder.deliver(front.session, method, message, related)
 
-    def receive_question(
+    def _receive_question(
         self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
     ) -> None:
         if params is not None:

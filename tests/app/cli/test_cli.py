@@ -206,7 +206,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'conform', "
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'pin', 'conform', "
             "'replay', 'vendor', 'check-driver', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),

@@ -177,7 +177,7 @@ def test_a_change_is_told_and_the_list_is_read_again(down: str) -> None:
 
 @DOWNS
 def test_two_servers_ask_at_once(down: str) -> None:
-    """Their questions may have the same id, and each answer goes to the one that asked."""
+    """The questions may have the same id, and each answer goes to the one that asked."""
     play, alice, alpha, beta = meeting(down)
     calls = {}
     for server in (alpha, beta):
