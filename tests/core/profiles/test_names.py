@@ -266,6 +266,12 @@ def test_a_tool_whose_name_another_one_got_has_a_digest() -> None:
     assert re.fullmatch(f"a__y{DIGEST}", names.expose("a", "tools", "y"))
 
 
+def test_a_new_name_may_take_all_the_room() -> None:
+    names = Names(TWO.aliases, {("a", "tools"): {"x": "n" * 47}})
+    assert names.expose("a", "tools", "x") == "a__" + "n" * 47
+    assert len(names.expose("a", "tools", "n" * 48)) == 50
+
+
 def test_two_tools_may_change_names() -> None:
     names = world({"a": None}, {("a", "tools"): {"x": "y", "y": "x"}}).names
     assert names.route("tools", "a__y") == Route("a", "x")
