@@ -123,6 +123,13 @@ def test_a3_a_long_name_keeps_its_head_and_tail(size: int) -> None:
         assert len(exposed) == 50
 
 
+@pytest.mark.parametrize(("size", "is_whole"), [(40, True), (41, False)])
+def test_a3_a_name_is_cut_only_if_there_is_no_room_for_it(size: int, is_whole: bool) -> None:
+    exposed = TWO.names.expose("a", "tools", "x " + "y" * (size - 2))
+    assert len(exposed) == 50
+    assert (re.fullmatch(f"a__x-y{{38}}{DIGEST}", exposed) is not None) == is_whole
+
+
 def test_a3_names_that_begin_alike_stay_apart() -> None:
     raws = ["h" * 60 + tail for tail in ("one", "two", "x" * 90 + "one")]
     exposed = [TWO.names.expose("a", "tools", raw) for raw in raws]
@@ -257,6 +264,12 @@ def test_a_tool_whose_name_another_one_got_has_a_digest() -> None:
     names = world({"a": None}, {("a", "tools"): {"x": "y"}}).names
     assert names.route("tools", "a__y") == Route("a", "x")
     assert re.fullmatch(f"a__y{DIGEST}", names.expose("a", "tools", "y"))
+
+
+def test_a_new_name_may_take_all_the_room() -> None:
+    names = Names(TWO.aliases, {("a", "tools"): {"x": "n" * 47}})
+    assert names.expose("a", "tools", "x") == "a__" + "n" * 47
+    assert len(names.expose("a", "tools", "n" * 48)) == 50
 
 
 def test_two_tools_may_change_names() -> None:

@@ -250,6 +250,17 @@ def test_what_holds_nothing_or_cannot_be_read_is_the_very_same(method: str, data
     assert REWRITER.message("a", method, data) is data
 
 
+def test_a_uri_without_a_scheme_has_its_form_wherever_it_stands() -> None:
+    (listed,) = result("resources/list", {"resources": [{"uri": "x y"}]})["resources"]
+    assert listed["uri"] == "a+rel:x%20y"
+    assert REWRITER.message("a", "notifications/resources/updated", b'{"uri":"x y"}') == b'{"uri":"a+rel:x%20y"}'
+
+
+def test_an_array_of_too_many_elements_is_the_very_same() -> None:
+    data = b'{"content":[%b0],"uri":""}' % (b"0," * 40_000)
+    assert REWRITER.result("a", "tools/call", data) is data
+
+
 def test_a_member_whose_name_is_escaped_is_found() -> None:
     data = rb'{"content":[{"type":"resource_link","\u0075ri":"x:y"}]}'
     assert REWRITER.result("a", "tools/call", data) == rb'{"content":[{"type":"resource_link","\u0075ri":"a+x:y"}]}'
