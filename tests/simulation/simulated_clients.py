@@ -401,7 +401,7 @@ class PipeClient(Client):
 
     @property
     def shown(self) -> Grants:
-        """Those that its stream was opened with."""
+        """The grants that its stream was opened with."""
         return self.opened_with
 
     def begin(self) -> None:
@@ -480,7 +480,7 @@ class EventPipeClient(PipeClient):
 
     @property
     def shown(self) -> Grants:
-        """Those of the POST that brings the request."""
+        """The grants of the POST that brings the request."""
         return self.grants
 
     def greet(self) -> None:
