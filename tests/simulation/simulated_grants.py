@@ -83,7 +83,7 @@ def _some(rng: random.Random, names: tuple[str, ...]) -> frozenset[str]:
 
 
 class GrantedClient:
-    """The changes that one client makes to its grants."""
+    """The actions of one client with its grants."""
 
     def __init__(self, client: Client, record: GrantRecord) -> None:
         self.client, self.network, self.record = client, client.network, record

@@ -201,7 +201,7 @@ def test_the_oldest_nonce_gives_way_at_the_bound() -> None:
 
 
 def test_the_bound_of_an_owner_drops_only_its_own_links() -> None:
-    """However many sessions it has."""
+    """The number of its sessions does not matter."""
     nonces, entropy = Nonces(), random.Random(3).randbytes
     other = nonces.mint(entropy, server="a", sid=OTHER, expires_at=1.0, owner="principal bob")
     minted = [
