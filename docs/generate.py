@@ -322,6 +322,7 @@ FIXED_THEMES: Final = {
         "core/tasks",
     ),
     "Fixed: files": ("core/files", "app/disk"),
+    "Fixed: profiles": ("core/profiles",),
     "Fixed: search": ("core/search",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
