@@ -513,7 +513,9 @@ LIMIT_TESTS: Final = {
         "app/logins/test_callback.py::test_a_head_that_is_too_long_is_not_answered"
     ),
     "app/logins/callback.py::WAITING_MAX": "app/logins/test_callback.py::test_so_many_visits_wait_to_be_judged",
-    "core/profiles/aliases.py::ALIAS_MAX_CHARS": "core/profiles/test_aliases.py::test_a_text_that_is_no_alias_is_refused",
+    "core/profiles/aliases.py::ALIAS_MAX_CHARS": (
+        "core/profiles/test_aliases.py::test_a_text_that_is_no_alias_is_refused"
+    ),
     "core/profiles/names.py::CATALOGUE_MAX": "core/profiles/test_names.py::test_a_catalogue_is_bounded",
     "core/profiles/names.py::GUESS_MAX_CHARS": (
         "core/profiles/test_names.py::test_a8_candidates_are_found_for_names_of_some_length_only"

@@ -19,6 +19,7 @@ from ..config.documents import without_credentials
 from ..config.profile_checks import servers_of
 from ..config.settings import Server, Settings, Transport
 from ..gateway import Gateway
+from ..runtime.listeners import is_wildcard
 from ..runtime.probe import ServerReport
 from .check_adapters import awaits_clients, misfits, own_tools, visible_tools
 from .describe_files import file_lines
@@ -44,6 +45,12 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
     is_open = settings.auth.anonymous == "allow" or not settings.auth.recognises
     if core.port is not None and not is_loopback(host_of(core.host)) and is_open:
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
+    names_others = core.any_host or core.allowed_hosts or core.public_base_url
+    if core.port is not None and is_wildcard(core.host) and not names_others:
+        lines.append(
+            "WARNING other machines are refused, by whatever name or address they reach this one: allow one with"
+        )
+        lines.append("        core.allowed_hosts (of isthmus wrap: --allow-host)")
     if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
         lines.append(
             "WARNING other machines may call: each request of a client without sessions gets a session with its"

@@ -33,6 +33,9 @@ DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
 
 Json = dict[str, Any]
 
+REASON_MAX_CHARS: Final = 300
+"""The most characters of a refusal that are shown."""
+
 
 class Isthmus(NamedTuple):
     """A running isthmus.
@@ -97,7 +100,8 @@ class Isthmus(NamedTuple):
         if status == 401:
             if self.token is None:
                 return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
-            return Failed(f"{self.url} does not take this token: it is another than its core.management.token")
+            reason = str(body.get("error", "it is another"))[:REASON_MAX_CHARS]
+            return Failed(f"{self.url} does not take this token: {reason}")
         if status == 404 and "endpoints" in body:
             return Failed(
                 f"{self.url} shows its servers, tasks and files to nobody here: set core.management.token there, and "

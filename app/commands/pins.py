@@ -178,7 +178,9 @@ def _is_meant(id: str, name: str, approved: Sequence[str] | None) -> bool:
 def _check_ids(ids: Sequence[str], approved: Sequence[str]) -> None:
     for one in approved:
         if one and one.partition("/")[0] not in ids:
-            raise ConfigError(f"got --approve {one}, expected ID or ID/NAME with one of {', '.join(ids)}")
+            raise ConfigError(
+                f"got --approve {one}, expected ID or ID/NAME with one of {', '.join(dict.fromkeys(ids))}"
+            )
 
 
 def _check_names(

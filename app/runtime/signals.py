@@ -9,6 +9,7 @@ Supervisors signal a whole process group, and some tools signal a process and th
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +19,8 @@ import anyio
 from anyio import to_thread
 
 SAME_SIGNAL_S: Final = 1.0
+
+_log: Final = logging.getLogger("isthmus.server")
 
 
 class Stop:
@@ -60,6 +63,8 @@ async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
         if number == signal.SIGHUP and stop.reload is not None and first_at is None and not is_closed:
             await to_thread.run_sync(stop.reload)
         elif first_at is None:
+            if number == signal.SIGHUP:
+                _log.info("got SIGHUP, and there are no files to read again: stopping")
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:

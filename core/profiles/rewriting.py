@@ -322,6 +322,13 @@ def _catalogue(snapshots: Mapping[str, Snapshot], server: str, kind: Kind) -> Ma
     return snapshot.tools if kind == "tools" else snapshot.prompts
 
 
+def unknown_name(method: str, params: bytes | None) -> RemoteProtocolError:
+    """Returns the error for a request that names something of no server that there is for its client: the same whether
+    or not there is such a server for others."""
+    type_ = text_of(sole_member(sole_member(params, "ref"), "type")) if method == "completion/complete" else method
+    return _unknown(KINDS.get(type_ or ""), name_in(method, params) or "", Unknown(()))
+
+
 def _unknown(kind: Kind | None, name: str, found: Unknown) -> RemoteProtocolError:
     candidates = [one.exposed for one in found.candidates[:CANDIDATES_MAX]]
     what = {"tools": "tool", "prompts": "prompt", None: "resource"}[kind]

@@ -32,7 +32,7 @@ from ..state.session import PendingQuestion, Session
 from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .lists import Lists
 from .profile import ProfileView
-from .rewriting import LISTINGS, NAMING
+from .rewriting import LISTINGS, NAMING, unknown_name
 
 NO_VALUES = b'{"completion":{"values":[]}}'
 """The completion of a server that completes nothing."""
@@ -131,8 +131,7 @@ class ProfileRouter:
             kind = self._lists.kind_of(front, exchange)
             found = self._view.rewriter.address(exchange.method, exchange.params, self._lists.snapshots(kind))
             if found is None or not self._shows(found.server, kind.grants):
-                text = "got a name of no server, expected one from the list"
-                raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+                raise unknown_name(exchange.method, exchange.params)
         except RemoteProtocolError as error:
             self._responder.fail(session, exchange, error.rpc_code, error.message, error.data)
             return

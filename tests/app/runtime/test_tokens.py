@@ -138,7 +138,7 @@ async def proxy(
             upstreams = {"files": Endpoint(server.url)}
             hub = Hub(
                 engine, plan, upstreams, workspaces, limits, log_server=lambda server, line: None,
-                tokens={"files": tokens},
+                tokens={"files": lambda _: tokens},
             )  # fmt: skip
             await tasks.start(hub.run)
             yield hub
