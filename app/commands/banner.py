@@ -47,9 +47,7 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
     names_others = core.any_host or core.allowed_hosts or core.public_base_url
     if core.port is not None and is_wildcard(core.host) and not names_others:
-        lines.append(
-            "WARNING other machines are refused, by whatever name or address they reach this one: allow one with"
-        )
+        lines.append("WARNING other machines are refused, whatever they call this one: allow a name or an address with")
         lines.append("        core.allowed_hosts (of isthmus wrap: --allow-host)")
     if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
         lines.append(

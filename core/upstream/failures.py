@@ -300,10 +300,9 @@ class Failures:
         ):
             exchange.requeue(may_have_run=not is_unsent)
             link.enqueue(exchange)
-        elif error is not None and not self._asks_for_login(link, exchange, cause):
-            self._refuse(link, exchange, error)
         elif error is not None:
-            pass
+            if not self._asks_for_login(link, exchange, cause):
+                self._refuse(link, exchange, error)
         elif not exchange.may_have_run and (
             is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status))
         ):

@@ -146,12 +146,12 @@ def test_a_login_moves_to_another_machine(tmp_path: Path) -> None:
         each = each._replace(more=key)
         each.run("login", each.url)
         path = tmp_path / "logins"
-        assert f"moved the login at {each.issuer} for {each.url}" in each.run("auth", "export", path)
+        assert f"moved the login at {each.provider.issuer} for {each.url}" in each.run("auth", "export", path)
         assert each.run("auth", "ls") == "nobody is logged in\n"
-        assert f"took the login at {each.issuer} for {each.url}" in other.run("auth", "import", path)
+        assert f"took the login at {each.provider.issuer} for {each.url}" in other.run("auth", "import", path)
         with wrap(each.url, folder=tmp_path, env=other.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
-        assert each.counts()["logins"] == 1
+        assert each.provider.counts()["logins"] == 1
 
 
 def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_wrap_uses_a_login_that_is_made_later(tmp_path: Path) -> None:
         assert front.stderr.count(command) == 1
         front.close_stdin()
         assert front.wait_exit() == 0
-        assert each.counts()["logins"] == 1
+        assert each.provider.counts()["logins"] == 1
 
 
 def test_wrap_opens_a_browser_if_it_may(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_wrap_opens_a_browser_if_it_may(tmp_path: Path) -> None:
             _call(front, is_begun=True)
             front.close_stdin()
             assert front.wait_exit() == 0
-        assert each.counts()["logins"] == 1
+        assert each.provider.counts()["logins"] == 1
 
 
 def test_a_killed_process_leaves_its_login_to_the_next(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_killed_process_leaves_its_login_to_the_next(tmp_path: Path) -> None:
             second.close_stdin()
             assert second.wait_exit() == 0
         assert pages.read_text(encoding="utf-8").split() == [page]
-        assert each.counts()["logins"] == 1
+        assert each.provider.counts()["logins"] == 1
 
 
 def _wait(holds: Callable[[], bool]) -> None:
@@ -343,11 +343,11 @@ def test_a_token_of_the_platform_is_exchanged(tmp_path: Path) -> None:
             error = _refusal(proxy.url)
             assert error["code"] == -31004
             assert f"(invalid_request): it does not take the token in {path}" in error["message"]
-            path.write_text(_platform_token(each.issuer), encoding="utf-8")
+            path.write_text(_platform_token(each.provider.issuer), encoding="utf-8")
             while "error" in _handshake(proxy.url):
                 pass  # it is tried again after some seconds
             assert text_of(who(proxy.url, tmp_path)) == "service mcp:read"
-        assert each.counts()["urn:ietf:params:oauth:grant-type:token-exchange"] == 1
+        assert each.provider.counts()["urn:ietf:params:oauth:grant-type:token-exchange"] == 1
         assert not (tmp_path / "state").exists()
 
 
@@ -382,9 +382,9 @@ def test_a_code_on_another_device(tmp_path: Path) -> None:
             process.wait_line("logged in at .*: renewed by itself, scopes mcp:read")
             assert process.wait_exit() == 0
         with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
-            while each.counts().get("refresh_token", 0) < 2:
+            while each.provider.counts().get("refresh_token", 0) < 2:
                 assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
-        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
+        assert (each.provider.counts()["logins"], each.provider.counts()["refused"]) == (1, 0)
 
 
 def _confirm(page: str, code: str) -> None:
@@ -405,17 +405,17 @@ def test_a_login_at_a_server_of_another_transport(kind: str, tmp_path: Path) -> 
     """Legacy HTTP+SSE and WebSocket: without a login, with one that is made later, and with tokens that expire. The SDK
     adds a slash to the issuer that it names, so the configuration names that one."""
     with world(tmp_path, lifetime_s=4, kind=kind) as each:
-        config = each.config({"type": "oauth", "issuer": each.issuer, "scope": ["mcp:read"]})
+        config = each.config({"type": "oauth", "issuer": each.provider.issuer, "scope": ["mcp:read"]})
         with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
             command = _refusal(proxy.url)["data"]["login"]["command"]
             assert command == f"isthmus login {each.url.removeprefix('sse+')}"
-            assert f"or set issuer: {each.issuer}\n" in each.run(*shlex.split(command)[1:], code=1)
+            assert f"or set issuer: {each.provider.issuer}\n" in each.run(*shlex.split(command)[1:], code=1)
             each.run("login", config, "guarded")
-            while each.counts().get("refresh_token", 0) < 2:
+            while each.provider.counts().get("refresh_token", 0) < 2:
                 assert text_of(who(proxy.url, tmp_path)) == "alice"
         with serve(config, folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice"
-        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
+        assert (each.provider.counts()["logins"], each.provider.counts()["refused"]) == (1, 0)
 
 
 def test_a_browser_on_another_machine(tmp_path: Path) -> None:
