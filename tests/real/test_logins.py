@@ -373,7 +373,7 @@ def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
 
 def test_a_code_on_another_device(tmp_path: Path) -> None:
     """`--device`, and the renewal of such a login. The person opens the page elsewhere and confirms the code."""
-    with world(tmp_path, lifetime_s=4) as each:
+    with world(tmp_path, AT_TTL=4) as each:
         command = [ISTHMUS, "login", "--device", each.url]
         with launched(command, folder=tmp_path, env=each.env) as process:
             shown = process.wait_line(r"^to log in, open (\S+) on any device, and type the code (\S+)")
@@ -382,7 +382,9 @@ def test_a_code_on_another_device(tmp_path: Path) -> None:
             process.wait_line("logged in at .*: renewed by itself, scopes mcp:read")
             assert process.wait_exit() == 0
         with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            give_up_at = time.monotonic() + TIMEOUT_S
             while each.provider.counts().get("refresh_token", 0) < 2:
+                assert time.monotonic() < give_up_at
                 assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
         assert (each.provider.counts()["logins"], each.provider.counts()["refused"]) == (1, 0)
 
@@ -404,14 +406,16 @@ def _confirm(page: str, code: str) -> None:
 def test_a_login_at_a_server_of_another_transport(kind: str, tmp_path: Path) -> None:
     """Legacy HTTP+SSE and WebSocket: without a login, with one that is made later, and with tokens that expire. The SDK
     adds a slash to the issuer that it names, so the configuration names that one."""
-    with world(tmp_path, lifetime_s=4, kind=kind) as each:
+    with world(tmp_path, AT_TTL=4, kind=kind) as each:
         config = each.config({"type": "oauth", "issuer": each.provider.issuer, "scope": ["mcp:read"]})
         with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
             command = _refusal(proxy.url)["data"]["login"]["command"]
             assert command == f"isthmus login {each.url.removeprefix('sse+')}"
             assert f"or set issuer: {each.provider.issuer}\n" in each.run(*shlex.split(command)[1:], code=1)
             each.run("login", config, "guarded")
+            give_up_at = time.monotonic() + TIMEOUT_S
             while each.provider.counts().get("refresh_token", 0) < 2:
+                assert time.monotonic() < give_up_at
                 assert text_of(who(proxy.url, tmp_path)) == "alice"
         with serve(config, folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice"
