@@ -100,7 +100,9 @@ def expected(head: Head, peer: Peer, flags: int) -> Identity | int | None:
     if tokens:
         scheme, _, text = tokens[0].partition(" ")
         if scheme.lower() == "bearer" and text.strip() == ALICE:
-            return Identity("token:alice", frozenset({"read"}), frozenset({"team"}), None, "token")
+            return Identity(
+                "token:alice", frozenset({"read"}), frozenset({"team"}), via="token", token_id=digest_of(ALICE).hex()
+            )
         return None if text.count(".") in (2, 4) else 401
     if flags & 32 and peer.uid is not None:
         return Identity(f"uid:{peer.uid}", via="unix")
