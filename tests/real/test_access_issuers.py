@@ -15,8 +15,8 @@ from rig import until
 
 pytestmark = pytest.mark.real
 
-CALLERS: Final = 4
-CALLS: Final = 5
+CALLERS: Final = 3
+CALLS: Final = 2
 """Calls that a caller makes with each token."""
 ROTATIONS: Final = 2
 
