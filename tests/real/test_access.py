@@ -99,7 +99,10 @@ def test_a_task_goes_on_while_its_caller_gets_another_token(tmp_path: Path) -> N
         with gateway(tmp_path, {"auth": {"issuers": [{"url": issuer.issuer}]}, "servers": [server]}) as proxy:
             found = run(VISITORS["fastmcp"], proxy.url, "task")
         assert found == {"statuses": ["working", "working", "cancelled"], "revision": "2026-07-28"}
-        check_renewal(issuer)
+        # FastMCP logs in anew instead of renewing, if its token expires between its own check and the gate's.
+        counts = issuer.counts()
+        assert counts["refused"] == 0
+        assert counts["refresh_token"] + counts["authorization_code"] >= 2
 
 
 @pytest.mark.parametrize("introspection", [None, GATEWAY], ids=["keys", "introspection"])
