@@ -20,7 +20,7 @@ from .sealing import Cipher, StoreError, UnreadableRecord, sync_folder
 from .store import CredentialStore, LoginKey
 
 PASSPHRASE_MIN_CHARS: Final = 12
-"""The shortest passphrase of an export: whoever gets the file may try many. At it: nothing is exported."""
+"""The shortest passphrase of an export, since a person who has the file can try many. At it: nothing is exported."""
 EXPORT_MAX_BYTES: Final = 64 * 1024 * 1024
 """The largest file of logins, each of which has some KB. At it: it is neither written nor read."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -31,13 +31,6 @@ async def patience(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> Async
     monkeypatch.setattr(person_module, "PORT", 0)  # tests that run at the same time take no port of each other
     with anyio.fail_after(PATIENCE_S):
         yield
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    found = Provider()
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,6 @@ KEY = {"ISTHMUS_STORE_KEY": "00" * 32}
 async def patience(anyio_backend: str) -> AsyncIterator[None]:
     with anyio.fail_after(PATIENCE_S):
         yield
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    found = Provider()
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -122,7 +115,7 @@ async def test_requests_share_one_refresh(provider: Provider, store: CredentialS
 
 
 async def test_a_refresh_goes_on_though_its_request_is_cancelled(provider: Provider, store: CredentialStore) -> None:
-    """A refresh token that was sent is used up, whoever wanted it."""
+    """A refresh token that was sent is used up, no matter which caller wanted it."""
     await keep(store, stale(provider))
     tokens = tokens_of(provider, store)
     provider.goes_on.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    found = Provider()
-    yield found
-    found.close()
 
 
 def exchanging(path: Path, **changes: Any) -> Exchange:

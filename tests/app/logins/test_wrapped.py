@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -29,13 +29,6 @@ LINE = "files wants credentials: give them with --header, or log in: isthmus log
 async def patience(anyio_backend: str) -> AsyncIterator[None]:
     with anyio.fail_after(PATIENCE_S):
         yield
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    found = Provider()
-    yield found
-    found.close()
 
 
 @pytest.fixture
