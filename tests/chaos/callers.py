@@ -20,6 +20,7 @@ import wsproto
 import wsproto.events
 from anyio.abc import ByteStream, TaskGroup
 from ledger import Call, Json, Ledger, Outcome
+from principals import ANYBODY, FOREIGN, NEEDS_SCOPES, Principal
 
 LOST: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 RESUMES_MAX: Final = 60
@@ -55,10 +56,12 @@ class Caller(ABC):
 
     Args:
         revision: the protocol revision that it offers.
+        principal: shows who it is with each request.
     """
 
-    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str) -> None:
+    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str, principal: Principal = ANYBODY) -> None:
         self.ledger = ledger
+        self.principal = principal
         self.tasks = tasks
         self.revision = revision
         self.open: dict[object, Call] = {}
@@ -194,20 +197,24 @@ class HttpCaller(Caller):
         port: Callable[[], int],
         path: str,
         revision: str,
+        principal: Principal = ANYBODY,
         reuses_ids: bool = False,
         listens: bool = True,
     ) -> None:
-        super().__init__(ledger, tasks, revision=revision)
+        super().__init__(ledger, tasks, revision=revision, principal=principal)
         self._port = port
         self._path = path
         self._reuses_ids = reuses_ids
         self._listens = listens
         self._id: str | None = None
+        self._last_event_id: str | None = None
         self._scope = anyio.CancelScope()
         self.resumes = 0
 
-    def _headers(self, **others: str) -> dict[str, str]:
-        headers = {"accept": "application/json, text/event-stream", **others}
+    def _headers(self, call: Call | None = None, **others: str) -> dict[str, str]:
+        shown = self.principal.show()
+        fields = shown.fields if call is None else call.show(shown)
+        headers = {"accept": "application/json, text/event-stream", **fields, **others}
         if self._id is not None:
             headers |= {"mcp-session-id": self._id, "mcp-protocol-version": self.revision}
         return headers
@@ -253,14 +260,14 @@ class HttpCaller(Caller):
         """Returns the whole request, for a caller that sends it by other means."""
         body = json.dumps(call.message(1)).encode()
         length = {"content-type": "application/json", "content-length": str(len(body))}
-        fields = {"host": "127.0.0.1", **self._headers(**length)}
+        fields = {"host": "127.0.0.1", **self._headers(call, **length)}
         lines = [f"POST {self._path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     async def _follow(self, call: Call, id: int) -> None:
         """POSTs the call, and resumes the reply as often as it is cut."""
         body = json.dumps(call.message(id)).encode()
-        method, headers, last_event_id = "POST", self._headers(), None
+        method, headers, last_event_id = "POST", self._headers(call), None
         for _ in range(RESUMES_MAX):
             try:
                 async with requested(self._port(), method, self._path, headers, body) as response:
@@ -272,7 +279,7 @@ class HttpCaller(Caller):
                     else:
                         async for event_id, _, data in response.events():
                             if event_id is not None:
-                                last_event_id = event_id
+                                last_event_id = self._last_event_id = event_id
                             if data:
                                 self._take(call, id, json.loads(data))
                     if call.outcome is not None:
@@ -307,6 +314,8 @@ class HttpCaller(Caller):
             self.ledger.end(call, Outcome.CUT if is_resumed else Outcome.NOT_EXECUTED)
         elif response.status in OVERLOAD and not is_resumed:
             self.ledger.end(call, Outcome.NOT_EXECUTED)
+        elif response.status == 403 and not is_resumed:
+            self.ledger.refuse(call, NEEDS_SCOPES)
         else:
             self.ledger.wrong(f"refused with {response.status}", call)
             self.ledger.end(call, Outcome.CUT)
@@ -373,6 +382,24 @@ class HttpCaller(Caller):
         self.is_over = True
         self._scope.cancel()
 
+    async def steal(self, victim: HttpCaller, call: Call, method: str) -> None:
+        """Uses the session of another principal, which must not be known to this one.
+
+        Args:
+            call: what is called there, with POST.
+            method: POST, GET to resume a stream of the victim, or DELETE.
+        """
+        call.verdict = FOREIGN
+        session = {"mcp-session-id": victim._id or "", "mcp-protocol-version": victim.revision}
+        last = {"last-event-id": victim._last_event_id} if victim._last_event_id and method == "GET" else {}
+        fields = {"accept": "application/json, text/event-stream", **self.principal.show().fields, **session, **last}
+        body = json.dumps(call.message(1)).encode() if method == "POST" else b""
+        with contextlib.suppress(Cut):
+            async with requested(self._port(), method, victim._path, fields, body) as response:
+                if response.status != 404 and response.status not in OVERLOAD:
+                    self.ledger.wrong(f"{method} in the session of another was answered {response.status}", call)
+        self.ledger.end(call, Outcome.NOT_EXECUTED)
+
 
 # --- Two-way streams --------------------------------------------------------------------------------------------------
 
@@ -380,8 +407,9 @@ class HttpCaller(Caller):
 class PipeCaller(Caller):
     """A client whose session is one connection for both directions."""
 
-    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str) -> None:
-        super().__init__(ledger, tasks, revision=revision)
+    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str, principal: Principal = ANYBODY) -> None:
+        super().__init__(ledger, tasks, revision=revision, principal=principal)
+        self._shown = principal.show()
         self._ended: dict[str, anyio.Event] = {}
         self._greeted = anyio.Event()
         self._refusal: Json | None = None
@@ -451,6 +479,7 @@ class PipeCaller(Caller):
     async def begin(self, call: Call) -> anyio.Event:
         """Sends the call without waiting. The returned event is set when the call has ended."""
         id = call.arguments["n"] = self.next_id()
+        call.show(self._shown)
         ended = anyio.Event()
         if self.is_over:
             self.ledger.end(call, Outcome.NOT_EXECUTED)
@@ -530,8 +559,17 @@ class PipeCaller(Caller):
 class SocketCaller(PipeCaller):
     """A client on a WebSocket."""
 
-    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, port: Callable[[], int], path: str, revision: str) -> None:
-        super().__init__(ledger, tasks, revision=revision)
+    def __init__(
+        self,
+        ledger: Ledger,
+        tasks: TaskGroup,
+        *,
+        port: Callable[[], int],
+        path: str,
+        revision: str,
+        principal: Principal = ANYBODY,
+    ) -> None:
+        super().__init__(ledger, tasks, revision=revision, principal=principal)
         self._port = port
         self._path = path
         self._socket = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
@@ -556,7 +594,9 @@ class SocketCaller(PipeCaller):
         async with stream:
             self._stream = stream
             host = f"127.0.0.1:{self._port()}"
-            await self._write(wsproto.events.Request(host=host, target=self._path, subprotocols=["mcp"]))
+            fields = [(name.encode(), value.encode()) for name, value in self._shown.fields.items()]
+            request = wsproto.events.Request(host=host, target=self._path, subprotocols=["mcp"], extra_headers=fields)
+            await self._write(request)
             text = ""
             try:
                 while True:
@@ -583,8 +623,17 @@ class SocketCaller(PipeCaller):
 class EventPipeCaller(PipeCaller):
     """A client of HTTP+SSE."""
 
-    def __init__(self, ledger: Ledger, tasks: TaskGroup, *, port: Callable[[], int], path: str, revision: str) -> None:
-        super().__init__(ledger, tasks, revision=revision)
+    def __init__(
+        self,
+        ledger: Ledger,
+        tasks: TaskGroup,
+        *,
+        port: Callable[[], int],
+        path: str,
+        revision: str,
+        principal: Principal = ANYBODY,
+    ) -> None:
+        super().__init__(ledger, tasks, revision=revision, principal=principal)
         self._port = port
         self._path = path
         self._endpoint = ""
@@ -594,7 +643,7 @@ class EventPipeCaller(PipeCaller):
         whole session is given up."""
         body = json.dumps(message).encode()
         try:
-            async with requested(self._port(), "POST", self._endpoint, {}, body) as response:
+            async with requested(self._port(), "POST", self._endpoint, self._shown.fields, body) as response:
                 if response.status == 202:
                     return
                 text = await response.body()
@@ -606,7 +655,7 @@ class EventPipeCaller(PipeCaller):
             raise
 
     async def _carry(self, ready: anyio.Event) -> None:
-        headers = {"accept": "text/event-stream"}
+        headers = {"accept": "text/event-stream", **self._shown.fields}
         async with requested(self._port(), "GET", self._path, headers) as response:
             if response.status != 200:
                 raise Refused(response.status, await response.body())

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from principals import ALLOWED, HIDDEN, NEEDS_SCOPES, OPEN, Rule, Shown
+
 Json = dict[str, Any]
 
 OUTCOME_UNKNOWN: Final = -31001
@@ -16,12 +18,14 @@ OVERLOADED: Final = -31007
 TIMED_OUT: Final = -31008
 CANCELLED: Final = -32800
 INVALID_REQUEST: Final = -32600
+DENIED: Final = -31009
 
 
 class Outcome(enum.Enum):
     SUCCESS = "success"  # the result came
     FAILURE = "failure"  # the tool ran, and reported that it failed
     NOT_EXECUTED = "not executed"  # the error says that the tool did not run
+    REFUSED = "refused"  # the caller may not call that tool
     UNKNOWN = "unknown"  # the error says that the outcome is unknown
     CUT = "cut"  # the connection ended, and nothing tells how to resume
     CANCELLED = "cancelled"  # cancelled by the caller itself
@@ -32,6 +36,7 @@ MAY_RUN: Final = {
     Outcome.SUCCESS: (1, 1),
     Outcome.FAILURE: (1, 1),
     Outcome.NOT_EXECUTED: (0, 0),
+    Outcome.REFUSED: (0, 0),
     Outcome.UNKNOWN: (0, 1),
     Outcome.CUT: (0, 1),
     Outcome.CANCELLED: (0, 1),
@@ -45,6 +50,8 @@ class Call:
     """One request, identified by its key.
 
     Attributes:
+        rule: what a caller needs for it.
+        verdict: the judgement over it by what its caller showed.
         steps: the number of progress notifications that the tool sends.
         progress: the progress that came, in order.
         is_cancelled: True once the caller has sent the cancellation.
@@ -56,12 +63,19 @@ class Call:
     arguments: Json
     route: str
     steps: int = 0
+    rule: Rule = OPEN
+    verdict: str = ALLOWED
     progress: list[int] = field(default_factory=list)
     outcome: Outcome | None = None
     is_sent: bool = False
     is_cancelled: bool = False
     asked: int = 0
     story: list[str] = field(default_factory=list)
+
+    def show(self, shown: Shown) -> dict[str, str]:
+        """Notes what its caller shows with it. Returns the header fields."""
+        self.verdict = self.rule.verdict(shown)
+        return shown.fields
 
     def message(self, id: object) -> Json:
         params = {"name": self.tool, "arguments": self.arguments, "_meta": {"progressToken": self.key}}
@@ -126,9 +140,19 @@ class Ledger:
             self.wrong(f"ended again: {outcome.value} after {call.outcome.value}", call)
         call.outcome = outcome
 
+    def refuse(self, call: Call, verdict: str) -> None:
+        """Enters that a caller was told that it may not do that."""
+        if call.verdict != verdict:
+            self.wrong(f"refused as what {verdict}, and was {call.verdict}", call)
+        self.end(call, Outcome.REFUSED)
+
     def answer(self, call: Call, message: Json) -> None:
         """Enters the answer to a call."""
         call.story.append(str(message)[:300])
+        refusal = _refusal_in(message, call)
+        if refusal is not None:
+            self.refuse(call, refusal)
+            return
         if "error" in message:
             self.end(call, self._outcome_of(call, message["error"]))
             return
@@ -170,8 +194,10 @@ class Ledger:
                 self.wrong(f"never ended (ran {count} times)", call)
                 continue
             least, most = MAY_RUN[call.outcome]
+            if call.verdict != ALLOWED:
+                least = most = 0
             if not least <= count <= most:
-                self.wrong(f"{call.outcome.value}, but ran {count} times", call)
+                self.wrong(f"{call.outcome.value}, but ran {count} times, and was {call.verdict}", call)
             if call.progress != sorted(set(call.progress)):
                 self.wrong(f"progress out of order or twice: {call.progress}", call)
             if call.outcome is Outcome.SUCCESS and call.progress != list(range(1, call.steps + 1)):
@@ -182,3 +208,11 @@ class Ledger:
     @property
     def figures(self) -> dict[str, int]:
         return dict(Counter("open" if call.outcome is None else call.outcome.value for call in self.calls.values()))
+
+
+def _refusal_in(message: Json, call: Call) -> str | None:
+    """Returns the verdict that an answer states, or None if it is no refusal."""
+    error = message.get("error", {})
+    if error.get("code") == DENIED:
+        return NEEDS_SCOPES
+    return HIDDEN if error.get("message") == f"Unknown tool: {call.tool}" else None

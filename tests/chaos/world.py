@@ -29,6 +29,7 @@ from anyio import to_thread
 from anyio.abc import SocketAttribute, TaskGroup
 from callers import Caller, Cut, EventPipeCaller, HttpCaller, PipeCaller, Refused, SocketCaller, StdioCaller
 from ledger import Call, Ledger, Outcome
+from principals import ANYBODY, OPEN, ROOT, Principal, Principals, Rules, drawn_rules
 from relay import LOST, Relay
 
 HERE: Final = Path(__file__).resolve().parent
@@ -41,6 +42,7 @@ PYTHON: Final = (sys.executable, "-S", "-E")
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 CHILDREN: Final = ("own", "resting", "warm", "shared", "serial")
 REMOTES: Final = ("http", "auto", "sse", "ws", "wshared")
+TOOLS: Final = ("count", "slow", "poll", "big", "ask")
 
 STORM_S: Final = 4.0
 CALL_TIMEOUT_S: Final = 8.0
@@ -102,7 +104,7 @@ def fd_count(pid: int) -> int:
 def session_count(port: int) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
-        connection.request("GET", "/healthz")
+        connection.request("GET", "/healthz", headers=ROOT.show().fields)
         count: int = json.loads(connection.getresponse().read())["sessions"]
         return count
 
@@ -150,6 +152,9 @@ class World:
         self.folder = folder
         self.chance = random.Random(seed)
         self.faults = Faults.drawn(self.chance)
+        self.principals = Principals(self.chance)
+        self.rules: dict[str, Rules] = {name: drawn_rules(self.chance, TOOLS) for name in (*CHILDREN, *REMOTES)}
+        self.callers: dict[Caller, None] = {}
         self.ledger = Ledger(seed)
         self.journal = folder / "journal"
         self.journal.touch()
@@ -161,6 +166,7 @@ class World:
         self.proxy: rig.Proxy
         self.calm = anyio.Event()
         self.resumes = 0
+        self.thefts = 0
         self._rss_max = 0
         self._stopped: set[int] = set()
         self._stdio_tag = rig.new_tag()
@@ -216,13 +222,20 @@ class World:
             "wshared": {"url": f"ws://{at}/ws"},
         }
         servers = [
-            {"id": name, "upstream": upstream, "call_timeout_seconds": CALL_TIMEOUT_S, **more.get(name, {})}
+            {
+                "id": name,
+                "upstream": upstream,
+                "call_timeout_seconds": CALL_TIMEOUT_S,
+                "access": {"tools": {tool: rule.setting for tool, rule in self.rules[name].items()}},
+                **more.get(name, {}),
+            }
             for name, upstream in upstreams.items()
         ]
         polls = self.chance.random() < 0.5
         store = self.chance.choice(["memory", "sqlite"])
         config = {
             "core": {"port": 0, "log_level": "info"},
+            "auth": self.principals.setting,
             "storage": {"root": str(self.folder / "data")},
             "sessions": {"idle_ttl_seconds": IDLE_TTL_S, "mirror_polling": polls, "event_store": store},
             "servers": servers,
@@ -275,6 +288,7 @@ class World:
         self.figures |= {
             "cuts": f"{self.near.cuts}+{self.far.cuts}",
             "resumed": self.resumes,
+            "thefts": self.thefts,
             "fds": f"{fds}->{fd_count(self.proxy.pid)}",
             "RSS MiB": f"{rss >> 20}->{rss_bytes(self.proxy.pid) >> 20} (max {self._rss_max >> 20})",
         }
@@ -314,7 +328,9 @@ class World:
 
     # --- Clients ----------------------------------------------------------------------------------------------------
 
-    def _caller(self, tasks: TaskGroup, chance: random.Random, kind: str, server: str) -> Caller:
+    def _caller(
+        self, tasks: TaskGroup, chance: random.Random, kind: str, server: str, principal: Principal = ROOT
+    ) -> Caller:
         def port() -> int:
             return self.near.port
 
@@ -326,12 +342,13 @@ class World:
                 port=port,
                 path=f"/mcp/{server}",
                 revision=revision,
+                principal=principal,
                 reuses_ids=chance.random() < 0.4,
                 listens=chance.random() < 0.7,
             )
-        if kind == "ws":
-            return SocketCaller(self.ledger, tasks, port=port, path=f"/ws/{server}", revision=revision)
-        return EventPipeCaller(self.ledger, tasks, port=port, path=f"/sse/{server}", revision=revision)
+        way = SocketCaller if kind == "ws" else EventPipeCaller
+        path = f"/{kind}/{server}"
+        return way(self.ledger, tasks, port=port, path=path, revision=revision, principal=principal)
 
     async def _client(self, chance: random.Random, n: int) -> None:
         """Runs one session after another until the storm is over."""
@@ -339,11 +356,12 @@ class World:
         while not self.is_over:
             server = chance.choice((*CHILDREN, *REMOTES))
             async with anyio.create_task_group() as tasks:
-                caller = self._caller(tasks, chance, kind, server)
-                await self._use(caller, chance, f"{kind}->{server}")
+                principal = chance.choice(self.principals.all)
+                caller = self._caller(tasks, chance, kind, server, principal)
+                await self._use(caller, chance, f"{kind}->{server} of {principal.name}", self.rules[server])
                 tasks.cancel_scope.cancel()
 
-    async def _use(self, caller: Caller, chance: random.Random, route: str) -> None:
+    async def _use(self, caller: Caller, chance: random.Random, route: str, rules: Rules) -> None:
         """Runs one session from its beginning to its end."""
         try:
             with anyio.fail_after(PATIENCE_S):
@@ -356,10 +374,11 @@ class World:
             self.ledger.wrong(f"a session on {route} did not begin")
             caller.drop()
             return
+        self.callers[caller] = None
         ends_at = anyio.current_time() + chance.uniform(0.2, self.storm_s)
         async with anyio.create_task_group() as lanes:
             for _ in range(chance.randint(1, 3)):
-                lanes.start_soon(self._make_calls, caller, chance, route, ends_at)
+                lanes.start_soon(self._make_calls, caller, chance, route, rules, ends_at)
             how = chance.random()
             if how < 0.2:  # leaves in the middle of it
                 await anyio.sleep_until(ends_at - 0.2)
@@ -369,6 +388,7 @@ class World:
                     caller.drop()
                 else:
                     await caller.leave()
+        del self.callers[caller]
         if isinstance(caller, HttpCaller):
             self.resumes += caller.resumes
         if how < 0.6:
@@ -377,9 +397,14 @@ class World:
         else:
             caller.drop()
 
-    async def _make_calls(self, caller: Caller, chance: random.Random, route: str, ends_at: float) -> None:
+    async def _make_calls(
+        self, caller: Caller, chance: random.Random, route: str, rules: Rules, ends_at: float
+    ) -> None:
         while not self.is_over and not caller.is_over and anyio.current_time() < ends_at:
+            if isinstance(caller, HttpCaller) and chance.random() < 0.2:
+                await self._steal(caller, chance, route)
             call = self._new_call(chance, route)
+            call.rule = rules.get(call.tool, OPEN)
             async with anyio.create_task_group() as tasks:
                 if self.faults.cancels and chance.random() < 0.1:
                     tasks.start_soon(self._cancel_soon, caller, call, chance.uniform(0, 0.2))
@@ -387,6 +412,18 @@ class World:
                 tasks.cancel_scope.cancel()
             if call.outcome is Outcome.NOT_EXECUTED:
                 await anyio.sleep(0.05)  # as a client that retries later
+
+    async def _steal(self, caller: HttpCaller, chance: random.Random, route: str) -> None:
+        """Uses the session of another principal, if there is one."""
+        others = [
+            each
+            for each in self.callers
+            if isinstance(each, HttpCaller) and each.principal not in (caller.principal, ANYBODY)
+        ]
+        if others:
+            call = self.ledger.new_call("count", f"theft by {route}")
+            await caller.steal(chance.choice(others), call, chance.choice(("POST", "GET", "DELETE")))
+            self.thefts += 1
 
     async def _cancel_soon(self, caller: Caller, call: Call, delay_s: float) -> None:
         await anyio.sleep(delay_s)
@@ -426,7 +463,7 @@ class World:
                     log=str(self.folder / f"stdio-{n}.log"),
                     revision=chance.choice(REVISIONS),
                 )
-                await self._use(caller, chance, f"stdio->{name}")
+                await self._use(caller, chance, f"stdio->{name}", {})
         await self._wait(lambda: not rig.tagged(self._stdio_tag), "what stdio proxies started to end")
 
     async def _stalled_client(self, kind: str, chance: random.Random) -> None:

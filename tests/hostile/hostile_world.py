@@ -40,10 +40,10 @@ HEALTH_CPU_TARGET_S: Final = 0.25
 """CPU time of the gateway between a request for /healthz and its answer: the work that it does at one go."""
 MAX_PROCESSES: Final = 64
 """Server processes at once. The machine of the test has little memory for those that an attack has started."""
-SESSIONS_MAX: Final = 1000
-SESSIONS_PER_ADDRESS_MAX: Final = 500
-"""Few enough to be reached in seconds, and more than other attacks leave behind within `IDLE_TTL_S`."""
-ROOM_SESSIONS: Final = 550
+SESSIONS_MAX: Final = 400
+SESSIONS_PER_ADDRESS_MAX: Final = 200
+"""Few enough to be opened within `IDLE_TTL_S` on a busy machine, more than one address and `ROOM_SESSIONS` take."""
+ROOM_SESSIONS: Final = 150
 """Sessions that may be left when the next attack begins, so that it is not refused for those of others."""
 
 BUDGETS: Final = (
