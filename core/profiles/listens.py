@@ -5,8 +5,8 @@ the leg to their server. Changes of lists are asked for on each leg that there i
 known before.
 
 The client's subscription is acknowledged once all parts have been, or after `Limits.listen_ack_s`. What a server has
-refused is left out. A part whose server cannot be reached is not: it is asked for again until the server is there, and a
-change of all of it then makes up for what was missed.
+refused is left out. What a server that cannot be reached has is not: the server is asked again until it is there, and a
+change of all of its part then makes up for what was missed.
 
 Source: 2026-07-28 basic/patterns/subscriptions.
 """
