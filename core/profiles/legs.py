@@ -22,6 +22,7 @@ from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
 from ..state.session import PendingQuestion, Session
 from ..state.stream import Stream
+from .client_kind import ClientKind
 
 NO_CHANNEL = ChannelId(0)
 
@@ -65,6 +66,7 @@ class Front:
         initialize: the params of its client's `initialize`; b"" for a client without sessions.
         legs: its legs, by server.
         sent_on: its requests that are sent on, by their keys: the leg, and the request there.
+        listed: its client's latest request for each list, by method, with the kind of client that it came from.
         level: the params of its client's `logging/setLevel`; None if it sent none.
     """
 
@@ -73,6 +75,7 @@ class Front:
         self.initialize = initialize
         self.legs: dict[str, Leg] = {}
         self.sent_on: dict[ExchangeKey, tuple[Leg, Exchange]] = {}
+        self.listed: dict[str, tuple[Exchange, ClientKind]] = {}
         self.level: bytes | None = None
 
     def send_on(self, exchange: Exchange, leg: Leg, inner: Exchange) -> None:
@@ -82,6 +85,10 @@ class Front:
     def take_sent(self, exchange: Exchange) -> tuple[Leg, Exchange] | None:
         """Removes and returns the leg that a request was sent on, and the request there; None if it was not."""
         return self.sent_on.pop(exchange.key, None)
+
+    def record_list(self, exchange: Exchange, kind: ClientKind) -> None:
+        """Records a request for a list."""
+        self.listed[exchange.method] = exchange, kind
 
     def set_level(self, params: bytes) -> None:
         """Takes the params of the client's `logging/setLevel`."""

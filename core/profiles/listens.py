@@ -132,13 +132,23 @@ class Listens:
     Args:
         legs: opens legs to servers.
         rewriter: rewrites URIs.
+        receive_change: handles the notification of a server that a list has changed. True if the client is to be told
+            now.
     """
 
-    def __init__(self, context: Context, client_listens: ClientListens, legs: Legs, rewriter: Rewriter) -> None:
+    def __init__(
+        self,
+        context: Context,
+        client_listens: ClientListens,
+        legs: Legs,
+        rewriter: Rewriter,
+        receive_change: Callable[[Front, str, str], bool],
+    ) -> None:
         self._context = context
         self._client_listens = client_listens
         self._legs = legs
         self._rewriter = rewriter
+        self._receive_change = receive_change
         self._open: dict[tuple[str, ExchangeKey], tuple[Front, FrontListen]] = {}
 
     # --- Clients ----------------------------------------------------------------------------------------------------
@@ -237,7 +247,7 @@ class Listens:
                 granted = parse_filter(params, names_max=len(part.wanted.uris) + len(part.wanted.tasks))
                 part.settle(granted & part.wanted)
                 self._receive_granted(front, listen, part)
-            elif frame.method in LISTS or params is not None:
+            elif frame.method not in LISTS or self._receive_change(front, server, frame.method):
                 if params is not None:
                     params = self._rewriter.message(server, frame.method, params)
                 changes = listen.subscription.machine.receive_change(frame.method, params)

@@ -29,6 +29,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput
 from ..state.feature import TimerHandler
 from ..state.link import Link
+from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.ports import SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
 from ..subscriptions.client_listens import ClientListens
@@ -75,11 +76,12 @@ class ProfileRouter:
             self._receive_question,
             lambda front, leg: self._listens.join(front, leg),
         )
-        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows)
-        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter)
+        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows, self._tell_change)
+        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, self._lists.receive_change)
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
             "profile list": self._lists.handle_wait,
+            "profile change": self._handle_change,
             "profile ack": self._listens.handle_ack,
             "profile relisten": self._listens.handle_retry,
         }
@@ -336,7 +338,8 @@ class ProfileRouter:
     def _receive_notification(
         self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
     ) -> None:
-        self._lists.receive_change(front, leg.server, method)
+        if method in LIST_CHANGES and not self._lists.receive_change(front, leg.server, method):
+            return
         params = envelope.decode(message).params
         if params is not None:
             shown = self._view.rewriter.message(leg.server, method, params)
@@ -345,6 +348,16 @@ class ProfileRouter:
             if shown is not params:
                 message = envelope.encode_notification(method, shown)
         self._responder.deliver(front.session, method, message, related)
+
+    def _tell_change(self, front: Front, method: str) -> None:
+        """Tells a client that a list has changed."""
+        if self._fronts.get(front.session.sid) is front:
+            self._responder.deliver(front.session, method, envelope.encode_notification(method, None), None)
+
+    def _handle_change(self, sid: str, change: tuple[str, str]) -> None:
+        front = self._fronts.get(sid)
+        if front is not None:
+            self._lists.read_again(front, *change)
 
     def _receive_question(
         self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
