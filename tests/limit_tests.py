@@ -523,7 +523,9 @@ LIMIT_TESTS: Final = {
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),
-    "core/profiles/instructions.py::SERVER_MAX_CHARS": "core/profiles/test_instructions.py::test_each_server_has_a_section_that_is_cut",
+    "core/profiles/instructions.py::SERVER_MAX_CHARS": (
+        "core/profiles/test_instructions.py::test_each_server_has_a_section_that_is_cut"
+    ),
     "core/profiles/instructions.py::ALL_MAX_CHARS": (
         "core/profiles/test_instructions.py::test_the_last_servers_are_left_out_where_there_is_no_room"
     ),
