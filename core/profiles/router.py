@@ -32,6 +32,7 @@ from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.ports import SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
+from ..state.storage_orders import StorageOrders
 from ..subscriptions.client_listens import ClientListens
 from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .listens import Listens
@@ -39,6 +40,7 @@ from .lists import Lists
 from .names import Route
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, unknown_name
+from .snapshots import Snapshots
 
 NO_VALUES = b'{"completion":{"values":[]}}'
 """The completion of a server that completes nothing."""
@@ -49,12 +51,14 @@ class ProfileRouter:
 
     Args:
         router: routes the requests of sessions with one server.
+        storage_orders: for the lists that are stored.
         tasks: the tasks of all servers; None if this copy has none.
     """
 
     def __init__(
         self,
         context: Context,
+        storage_orders: StorageOrders,
         downstream: Downstream,
         router: SessionRouter,
         client_listens: ClientListens,
@@ -79,7 +83,15 @@ class ProfileRouter:
                 front.session.principal, leg.server, introduction
             ),
         )
-        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows, self._tell_change)
+        self._lists = Lists(
+            context,
+            downstream.responder,
+            Snapshots(context, storage_orders, profile),
+            self._view,
+            self._legs,
+            self._shows,
+            self._tell_change,
+        )
         self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, self._lists.receive_change)
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
@@ -405,6 +417,7 @@ class ProfileRouter:
 
 def profile_routers(
     context: Context,
+    storage_orders: StorageOrders,
     downstream: Downstream,
     router: SessionRouter,
     client_listens: ClientListens,
@@ -412,7 +425,7 @@ def profile_routers(
 ) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
     return {
-        profile.id: ProfileRouter(context, downstream, router, client_listens, tasks, profile)
+        profile.id: ProfileRouter(context, storage_orders, downstream, router, client_listens, tasks, profile)
         for profile in context.plan.profiles
     }
 
