@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -220,13 +221,18 @@ def test_cancellation_reaches_the_server_of_the_call(down: str) -> None:
 
 
 def test_progress_and_logs_say_whose_they_are() -> None:
-    _play, alice, alpha, _beta = meeting("pipe")
+    play, alice, alpha, _beta = meeting("pipe")
     call = alice.asks("tools/call", {"name": "alpha__slow", "_meta": {"progressToken": "p"}})
     alpha.starts(able=CAN)
     received = alpha.is_asked("tools/call")
     token = received.params["_meta"]["progressToken"]
     alpha.notifies("progress", {"progressToken": token, "progress": 1})
     alice.is_notified("progress", {"progressToken": "p", "progress": 1})
+    told = [{"progressToken": token, "progress": value} for value in (2, 3)]
+    frames = [json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": each}) for each in told]
+    play.happens(play.engine.receive_messages, alpha.channel, [frame.encode() for frame in frames])
+    for value in (2, 3):
+        alice.is_notified("progress", {"progressToken": "p", "progress": value})
     alpha.notifies("message", {"level": "info", "data": "x"})
     alice.is_notified("message", {"level": "info", "data": "x", "logger": "alpha"})
     alpha.notifies("message", {"level": "info", "data": "x", "logger": "db"})
