@@ -393,6 +393,7 @@ class Sessions:
             use=OwnerUse(""),  # what is done on it counts for the session with the profile
             room=Share(self._context.memory, front.owner, self._context.limits.session_memory_max_bytes),
             pipe=None,
+            is_leg=True,
             base_url=front.base_url,
             router=router,
             replies=replies,

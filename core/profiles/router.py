@@ -20,7 +20,7 @@ from ..base.methods import LISTEN
 from ..base.plan import Profile
 from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge.discovery import introduction
-from ..bridge.tasks import UNKNOWN, methods_of, task_id
+from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -233,7 +233,8 @@ class ProfileRouter:
             message = envelope.encode_result(exchange.id_raw, NO_VALUES)
         if reply.status != 200 and exchange.reply.ends_channel and exchange.reply.gathered is None:
             exchange.reply.refuse(reply.status, reply.challenge)
-        exchange.mark_native(inner.is_native)
+        # The handle of a task is in the client's era already.
+        exchange.mark_native(inner.is_native or _is_handle(exchange, frame.result))
         self._responder.answer(front.session, exchange, message)
 
     def _request_about_task(self, front: Front, exchange: Exchange) -> None:
@@ -413,6 +414,14 @@ class ProfileRouter:
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         pass
+
+
+def _is_handle(exchange: Exchange, result: bytes | None) -> bool:
+    """True if the response to a request is the handle of a task."""
+    try:
+        return exchange.method == "tools/call" and result is not None and is_task(result)
+    except RemoteProtocolError:
+        return False
 
 
 def profile_routers(

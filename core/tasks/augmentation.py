@@ -50,13 +50,14 @@ class TaskWishes(Interceptor):
         words = outline_of(exchange.params)
         if b"task" not in words and b"\\u" not in words:
             return False
-        if not session.features.tasks or not task_offers.are_offered(link):
+        is_offered = task_offers.are_offered(link)
+        if not session.features.tasks or not (is_offered or session.is_leg):
             return False
         try:
             is_asked, ttl_ms = tasks.wanted(exchange.params)
             if not is_asked:
                 return False
-            if task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
+            if not is_offered or task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
             exchange.want_task(self._local_tasks, TaskOptions(is_asked=True, ttl_ms=ttl_ms))
             exchange.replace_params(tasks.without_task(exchange.params))

@@ -196,13 +196,24 @@ class Client:
         """Calls a tool that returns its argument."""
         return self.request(*self._a_call())
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The servers that it can reach."""
+        return self.members or (self.server,)
+
+    def address(self, params: dict[str, Any], rng: random.Random) -> str:
+        """Chooses the server of a call, at a profile. Returns the text of the call, which names it."""
+        if self.members:
+            member = rng.choice(self.members)
+            params["name"] = f"{member}__{params['name']}"
+            params["arguments"]["say"] += f"@{member}"
+        say: str = params["arguments"]["say"]
+        return say
+
     def _a_call(self) -> tuple[str, dict[str, Any], str]:
         say = f"{self.mark}{self.last + 1}"
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
-        if self.members:
-            member = self.rng.choice(self.members)
-            say += f"@{member}"
-            params["name"], params["arguments"]["say"] = f"{member}__echo", say
+        say = self.address(params, self.rng)
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
             params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
@@ -330,8 +341,7 @@ class Client:
             before = owed.reported.setdefault(channel, [])
             is_again = any(value in values for values in owed.reported.values()) or value <= max(before, default=0)
             before.append(value)
-        servers = self.members or (self.server,)
-        if is_again and not any("untidy" in self.network.manners_of(server) for server in servers):
+        if is_again and not any("untidy" in self.network.manners_of(server) for server in self.places):
             raise Wrong(f"{self.mark} was told of progress again: {params}")
         if owed is not None:
             owed.progress = max(owed.progress, value)

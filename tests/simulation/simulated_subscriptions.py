@@ -173,7 +173,7 @@ class Subscriptions:
 
     def act(self, rng: random.Random) -> bool:
         client = self.client
-        uris = [uri_of(client.server, number) for number in range(COUNT)]
+        uris = [uri_of(server, number) for server in client.places for number in range(COUNT)]
         if client.is_modern:
             if self.listens and (len(self.listens) > 2 or rng.random() < 0.3):
                 self.end_listen(rng.choice(list(self.listens)))
@@ -188,6 +188,19 @@ class Subscriptions:
         elif self.mine[uri] is not None and rng.random() < 0.5:
             self._unsubscribe(uri)
         return True
+
+    def _shown(self, uri: str) -> str:
+        """Returns a URI of a server as the client sees it."""
+        return f"{uri.split('/')[2]}+{uri}" if self.client.members else uri
+
+    def _raw(self, uri: str) -> str:
+        """Returns the server's own form of a URI that the client sees."""
+        if not self.client.members:
+            return uri
+        server, _, raw = uri.partition("+")
+        if raw.split("/")[2:3] != [server]:
+            raise Wrong(f"{self.client.mark} was told of {uri}")
+        return raw
 
     def lose(self) -> None:
         """Ends the session's subscriptions."""
@@ -226,7 +239,9 @@ class Subscriptions:
                 self.mine[uri] = Interest(self.client, uri, self.network.now) if may_overtake else self._begin(uri)
                 self.client.outcomes["news subscribed"] += 1
 
-        self.client.request("resources/subscribe", {"uri": uri}, settle=settle, lost=lambda: self.mine.pop(uri, None))
+        self.client.request(
+            "resources/subscribe", {"uri": self._shown(uri)}, settle=settle, lost=lambda: self.mine.pop(uri, None)
+        )
 
     def _unsubscribe(self, uri: str) -> None:
         self._end(self.mine.pop(uri))
@@ -235,12 +250,12 @@ class Subscriptions:
         def over(*_: Any) -> None:
             self.leaving.discard(uri)
 
-        self.client.request("resources/unsubscribe", {"uri": uri}, settle=over, lost=over)
+        self.client.request("resources/unsubscribe", {"uri": self._shown(uri)}, settle=over, lost=over)
 
     # --- Stateless era ----------------------------------------------------------------------------------------------
 
     def _listen(self, uris: frozenset[str]) -> None:
-        params = {"notifications": {"resourceSubscriptions": sorted(uris)}}
+        params = {"notifications": {"resourceSubscriptions": sorted(map(self._shown, uris))}}
 
         def settle(_: Owed, frame: dict[str, Any]) -> None:
             if "result" in frame:
@@ -282,21 +297,21 @@ class Subscriptions:
             self.client.drop(params["requestId"])
             self._forget(params["requestId"])
         elif frame["method"] == UPDATED:
-            change = meta.get("change")
-            if change is not None and self.change_log.changes[change][1] != params["uri"]:
-                raise Wrong(f"{self.client.mark} was told that change {change} is of {params['uri']}")
+            change, uri = meta.get("change"), self._raw(params["uri"])
+            if change is not None and self.change_log.changes[change][1] != uri:
+                raise Wrong(f"{self.client.mark} was told that change {change} is of {uri}")
             self.client.outcomes["news"] += 1
             if self.client.is_modern:
-                self._receive_listened(channel, params["uri"], meta.get(SUBSCRIPTION), change)
+                self._receive_listened(channel, uri, meta.get(SUBSCRIPTION), change)
             else:
-                self._receive_updated(params["uri"], change)
+                self._receive_updated(uri, change)
 
     def _receive_acknowledged(self, channel: Channel, params: dict[str, Any], meta: dict[str, Any]) -> None:
         found = self.listens.get(meta.get(SUBSCRIPTION, -1))
         if found is None:
             return  # the client has given it up meanwhile
         uris, interests = found
-        granted = frozenset(params["notifications"].get("resourceSubscriptions", ()))
+        granted = frozenset(map(self._raw, params["notifications"].get("resourceSubscriptions", ())))
         if interests or not granted <= uris:
             raise Wrong(f"{self.client.mark} listens to {sorted(uris)}, and was granted {sorted(granted)}")
         interests += [self._begin(uri, channel) for uri in sorted(granted)]

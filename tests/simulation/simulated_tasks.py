@@ -11,6 +11,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+from simulated_answers import accept
 from simulated_network import Wrong
 from simulated_works import EXTENSION, LATEST, OVER
 
@@ -27,6 +28,7 @@ class KnownTask:
 
     Attributes:
         say: the argument of its call.
+        place: its server.
         incarnation: the number of the client's session in which it was begun.
         over: its final status and when a client first saw it, or None.
         result: the first result that a client got, as text.
@@ -35,6 +37,7 @@ class KnownTask:
 
     def __init__(self, client: Client, say: str) -> None:
         self.client, self.say, self.incarnation = client, say, client.incarnation
+        self.place = say.partition("@")[2] or client.server
         self.over: tuple[str, int] | None = None
         self.result: str | None = None
         self.is_wanted = True
@@ -60,7 +63,9 @@ class TaskRecord:
         if known is None or known.client is client:
             return True
         owner = known.client
-        if (owner.server, owner.principal, owner.is_modern) != (client.server, client.principal, client.is_modern):
+        if (owner.principal, owner.is_modern) != (client.principal, client.is_modern):
+            return False
+        if known.place not in client.places:
             return False
         is_live = owner.is_ready and owner.incarnation == known.incarnation
         return bool(owner.principal) or owner.is_modern or not is_live
@@ -132,6 +137,7 @@ class Tasks:
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": rng.random() < 0.4}}
         if not client.is_modern:
             params["task"] = rng.choice(({}, {"ttl": 60_000}))
+        say = client.address(params, rng)
         client.request("tools/call", params, say)
 
     def begin(self, owed: Owed, result: dict[str, Any]) -> None:
@@ -204,11 +210,11 @@ class Tasks:
     def _answer(self, id: str, asked: dict[str, Any]) -> None:
         answers = {}
         for key, question in asked.items():
-            say = question["params"]["message"]
+            answers[key] = accept(question["params"])
+            say = answers[key]["content"]["name"]
             # on a pipe, nothing tells which call a question belongs to
             if not say.startswith(self.task_record.known[id].client.mark):
                 raise Wrong(f"the task of {self.task_record.known[id].say!r} asks {say!r}")
-            answers[key] = {"action": "accept", "content": {"name": say}}
         if answers:
             self.client.request("tasks/update", {"taskId": id, "inputResponses": answers}, settle=lambda *_: None)
 

@@ -48,8 +48,6 @@ EMPTY_S: Final = 2_000.0
 NEWCOMER: Final = 100
 """The number of the first client that comes after the storm."""
 PROFILE: Final = "all"
-PROFILED: Final = 50
-"""The number of the first client of the profile."""
 
 ROOMY: Final = Limits(
     reply_timeout_s=40.0,
@@ -229,19 +227,14 @@ class World:
         if kind is ModernHttpClient and self.affinity is Affinity.SHARED:
             principal = f"p{number}"  # clients of one principal would share a session, and get each other's questions
         server = rng.choice(self._server_ids) if server is None else server
-        if server == PROFILE:
-            client = kind(self.network, number, server, principal)
-            client.members = self.members
-            self.clients.append(client)
-            client.begin()
-            return client
-        if server not in self.servers:
+        if server != PROFILE and server not in self.servers:
             return None
-        if self.servers[server].is_for_one:
+        if server != PROFILE and self.servers[server].is_for_one:
             if any(client.server == server for client in self.clients):
                 return None
             kind = PipeClient
         client = kind(self.network, number, server, principal)
+        client.members = self.members if server == PROFILE else ()
         if self.task_record is not None and rng.random() < 0.7:
             client.tasks = Tasks(client, self.task_record)
         if self.change_log is not None and rng.random() < 0.7:
@@ -256,9 +249,8 @@ class World:
 
     def run(self) -> None:
         network = self.network
-        places = [(number, None) for number in range(self._client_count)]
-        places += [(number, PROFILE) for number in range(PROFILED, PROFILED + 3) if self.members]
-        for number, server in places:
+        for number in range(self._client_count):
+            server = PROFILE if self.members and number % 2 else None
             client = self._join(number, server=server) if self._has(f"c{number}") else None
             if client is not None:
                 self._plan(f"c{number}", client.act)

@@ -99,7 +99,7 @@ def test_progress_after_a_cancellation_is_dropped() -> None:
 
 
 def test_progress_after_an_unknown_outcome_is_dropped() -> None:
-    """Such an answer is a driver's: the POST of the request was cut, and the server may be working on it still."""
+    """A driver gives such an answer: the POST was cut, and the server may be working on the request still."""
     _, files, alice = meeting()
     request, asked = call(alice, files)
     files.answers(asked, error=-31001)

@@ -20,10 +20,13 @@ X, Y = {"uri": "memo:x"}, {"uri": "memo:y"}
 
 
 def meeting(
-    era: Era = Era.STATELESS, server_era: Era = Era.HANDSHAKE, down: str = "http", **rest: Any
+    era: Era = Era.STATELESS,
+    server_era: Era = Era.HANDSHAKE,
+    down: str = "http",
+    rules: TaskRules = TaskRules(offer=Offer.ALWAYS),  # noqa: B008
+    **rest: Any,
 ) -> tuple[Dialogue, Client, Server, Server]:
     """Returns a client of the profile `all` and its two servers, of which none is started yet."""
-    rules = TaskRules(offer=Offer.ALWAYS)
     servers = [ServerPlan(id=id, kind=Kind.PIPE, era=server_era, tasks=rules) for id in ("alpha", "beta")]
     play = Dialogue(*servers, profiles=(Profile("all", (ProfileServer("alpha"), ProfileServer("beta"))),))
     alice = play.client("alice", down, server="all", era=era, principal="alice", **rest)
@@ -166,6 +169,7 @@ def test_a_call_becomes_a_task_and_requests_about_it_reach_its_server(era: Era) 
     (came,) = [each for each in play.unexpected if each.peer is alice]
     alice.is_answered(call, ...)
     result = came.what["result"]
+    assert result.get("resultType") == ("task" if era is Era.STATELESS else None)
     id = (result if era is Era.STATELESS else result["task"])["taskId"]
     asking = alice.asks("tasks/get", {"taskId": id})
     alice.is_answered(asking, Containing({"status": "working"}))
@@ -202,6 +206,15 @@ def test_the_list_of_tasks_has_those_of_all_servers_and_of_this_client_alone() -
         other.notifies("initialized")
         other.is_answered(other.asks("tasks/list"), expected)
     other.is_answered(other.asks("tasks/get", {"taskId": ids[0]}), error=-32602)
+
+
+def test_a_task_is_refused_where_the_server_of_the_tool_has_none() -> None:
+    """The profile has tasks, as another of its servers has them."""
+    _play, alice, alpha, _beta = meeting(Era.HANDSHAKE, rules=TaskRules(offer=Offer.OWN))
+    call = alice.asks("tools/call", {"name": "alpha__slow", "task": {}})
+    alpha.is_started()
+    starts(alpha)
+    alice.is_answered(call, error=-32601)
 
 
 def test_a_question_of_a_task_reaches_the_client_that_waits_for_its_result() -> None:
