@@ -16,7 +16,7 @@ from ..base.output import plain_json, short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
-from ..config.profile_checks import servers_of
+from ..config.profiles import servers_of
 from ..config.settings import Server, Settings, Transport
 from ..gateway import Gateway
 from ..runtime.listeners import is_wildcard
