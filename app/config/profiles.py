@@ -31,7 +31,9 @@ def profiles_of(settings: Settings) -> tuple[Profile, ...]:
     if len(shown) < 2 or DEFAULT in taken:
         return written
     alike = Counter(map(default_alias, shown))
-    servers = tuple(ProfileServer(id=id, alias=_own_alias(id) if alike[default_alias(id)] > 1 else None) for id in shown)
+    servers = tuple(
+        ProfileServer(id=id, alias=_own_alias(id) if alike[default_alias(id)] > 1 else None) for id in shown
+    )
     return (Profile(id=DEFAULT, servers=servers), *written)
 
 
@@ -52,6 +54,17 @@ def why_unfit(server: Server) -> str:
     if server.upstream.passes:
         return "pass_headers"
     return "required_headers" if server.required_headers else ""
+
+
+def left_out(settings: Settings) -> list[str]:
+    """Returns a line for each server that the profile `all` lacks though nobody chose its servers."""
+    if not default_of(settings) or any(profile.id == DEFAULT for profile in settings.profiles):
+        return []
+    return [
+        f"{server.id} is not in it, as it has {why}, {REASONS[why]}"
+        for server in settings.servers
+        if (why := why_unfit(server))
+    ]
 
 
 def _own_alias(id: str) -> str:

@@ -134,9 +134,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         aliases |= {f"{core.further_upload_path}/{server.id}": f"/upload/{server.id}" for server in settings.servers}
     return Surface(
         servers=tuple(server.id for server in settings.servers),
-        profiles={
-            profile.id: tuple(server.id for server in servers_of(profile)) for profile in profiles_of(settings)
-        },
+        profiles={profile.id: tuple(server.id for server in servers_of(profile)) for profile in profiles_of(settings)},
         default=default_of(settings),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
