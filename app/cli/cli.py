@@ -30,6 +30,7 @@ from ..config.access import who_may
 from ..config.access_settings import Token
 from ..config.load import ConfigError, schema
 from ..config.plan import era_of
+from ..config.profiles import profiles_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
@@ -388,10 +389,17 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
-    from ..commands import describe_eras  # late: only `check` needs its table
+    from ..commands import describe_eras, describe_profiles  # late: only `check` needs them
 
-    async with running(settings, listen=False, is_lasting=False) as service:
+    waiting = tuple(
+        msgspec.structs.replace(profile, list_wait_seconds=PROBE_TIMEOUT_S) for profile in profiles_of(settings)
+    )
+    profile_lines: list[str] = []
+    async with running(msgspec.structs.replace(settings, profiles=waiting), listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, is_thorough=True)
+        with _without_warnings():
+            for profile in profiles_of(settings):
+                profile_lines += await describe_profiles.describe(service.hub, settings, profile, reports)
         problems = await service.issuer_problems()
     is_good, is_translated = True, False
     for problem in filter(None, (who_may(settings), unusable_certificate(settings), *problems)):
@@ -403,6 +411,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         is_translated = is_translated or bool(era_lines)
         is_answered = not report.problem or awaits_clients(server, report)
         is_good = is_good and is_answered and not misfits(server, report)
+    for line in profile_lines:
+        output.say(line)
     if is_translated:
         output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
     output.say("all is wired" if is_good else "not all is wired: see above")

@@ -53,9 +53,7 @@ def targets_of(options: argparse.Namespace, command: list[str]) -> list[tuple[Up
     for text in options.server:
         upstream, id = _target_in(options, text)
         if id in found:
-            raise ConfigError(
-                f"got two servers with the name {id}, expected --server NAME=… for one of them"
-            )
+            raise ConfigError(f"got two servers with the name {id}, expected --server NAME=… for one of them")
         if id == DEFAULT and len(options.server) > 1:
             raise ConfigError(f"got --server with the name {id}, which is that of all servers, expected another one")
         found[id] = upstream

@@ -60,11 +60,7 @@ def left_out(settings: Settings) -> list[str]:
     """Returns a line for each server that the profile `all` lacks though nobody chose its servers."""
     if not default_of(settings) or any(profile.id == DEFAULT for profile in settings.profiles):
         return []
-    return [
-        f"{server.id} is not in it, as it has {why}, {REASONS[why]}"
-        for server in settings.servers
-        if (why := why_unfit(server))
-    ]
+    return [f"without {server.id}, which has {why}" for server in settings.servers if (why := why_unfit(server))]
 
 
 def _own_alias(id: str) -> str:
