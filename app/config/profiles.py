@@ -17,7 +17,7 @@ REASONS: Final = {
     "pass_headers": "which would be sent to all servers of the profile",
     "required_headers": "which requests for a profile need not have",
 }
-"""Why a server with such a setting cannot be one of a profile."""
+"""Settings of servers that cannot be in a profile, each with what it does."""
 _HEAD_CHARS: Final = 9
 _DIGEST_CHARS: Final = 6
 

@@ -218,7 +218,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
         (("wrap", "--bogus=1", "http://h/"), "isthmus wrap: error: unknown option --bogus\n"),
         (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
-        (("serve", "a", "b"), "usage: isthmus serve [-h]"),
+        (("serve", "a", "b"), "usage: isthmus serve [options] [CONFIG]"),
         (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
         (
             ("wrap", "ftp://host/"),
