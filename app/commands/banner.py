@@ -48,8 +48,8 @@ def listening(
     lines += _warnings(service)
     lines.append("")
     if shown and places:
-        count = len(settings.servers)
-        what = f"one endpoint for {count} servers" if count > 1 else f"the endpoint of {shown}"
+        count = next((len(profile.servers) for profile in profiles_of(settings) if profile.id == shown), 0)
+        what = f"one endpoint for {count} servers" if count else f"the endpoint of {shown}"
         url = f"{service.base_url if core.port is not None else ''}/mcp"
         lines[:0] = [f"{what}: {url}", *(f"  {line}" for line in left_out(settings))]
     for server, report in zip(settings.servers, reports, strict=True):
@@ -128,7 +128,7 @@ def _urls(service: Gateway, names: Mapping[str, str], shown: str) -> dict[str, s
     if core.port is None:
         return {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
     base = core.public_base_url or service.base_url
-    if shown and len(settings.servers) > 1:
+    if shown and default_of(settings):
         return {"isthmus": f"{base}/mcp"}
     return {server.id: f"{_base_for(server, base)}/mcp{names[server.id]}" for server in settings.servers}
 

@@ -22,8 +22,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a client with two servers, and one that no profile can hold."""
     path = tmp_path_factory.mktemp("one") / "mcp.json"
     servers: dict[str, Any] = {id: {"command": TOOLBOX[0], "args": [TOOLBOX[1], id]} for id in ("notes", "files")}
-    servers["web"] = {"url": "http://127.0.0.1:9/mcp", "pass_headers": ["X-Key"]}
-    document = {"core": {"port": 0}, "storage": {"root": "stored"}, "mcpServers": servers}
+    web = {"id": "web", "inspect": False, "upstream": {"url": "http://127.0.0.1:9/mcp"}}
+    document = {"core": {"port": 0}, "storage": {"root": "stored"}, "servers": [web], "mcpServers": servers}
     path.write_text(json.dumps(document))
     return path
 
@@ -42,9 +42,9 @@ def names(session: Session) -> set[str]:
 
 def test_the_url_of_the_one_endpoint_is_said_first(served: Run) -> None:
     first, second, third, *_ = served.stdout.splitlines()
-    url = first.removeprefix("one endpoint for 3 servers: ")
+    url = first.removeprefix("one endpoint for 2 servers: ")
     assert url.startswith("http://127.0.0.1:")
-    assert second == "  without web, which has pass_headers"
+    assert second == "  without web, which has inspect: false"
     assert third.startswith("isthmus ") and third.endswith(f" listens on {url.removesuffix('/mcp')}")
     assert f'{{"mcpServers":{{"isthmus":{{"url":"{url}"}}}}}}' in served.stdout
     assert "    at " not in served.stdout
