@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
         "serve",
         parents=[shared, trace, quiet, open_access, inputs],
         help="run the gateway of a configuration file",
-        usage="isthmus serve [options] [CONFIG] | isthmus serve --stdio [NAME] [options] [CONFIG]",
+        usage="isthmus serve [options] [CONFIG]\n       isthmus serve --stdio [NAME] [options] [CONFIG]",
         description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP. Each has "
         "an endpoint of its own, /mcp/ID, and /mcp shows all of them.",
         epilog="Examples: isthmus serve --all ~/.cursor/mcp.json; isthmus serve --all --stdio ~/.cursor/mcp.json.",
@@ -130,8 +130,8 @@ def parser() -> argparse.ArgumentParser:
         "wrap",
         parents=[shared, trace, quiet, open_access],
         help="put a server on another transport, or several on one, without a configuration file",
-        usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …] | "
-        "isthmus wrap [options] --server [NAME=]TARGET …",
+        usage="isthmus wrap [options] URL\n       isthmus wrap [options] -- COMMAND [ARG …]\n"
+        "       isthmus wrap [options] --server [NAME=]TARGET …",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
         "--listen stdio; with --files, have files cross. With several --server, show them as one.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "

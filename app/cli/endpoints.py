@@ -68,6 +68,8 @@ def endpoint_on_stdio(settings: Settings, name: str) -> str:
         raise ConfigError(f"got --stdio {id[:64]}, expected a profile or a server: {', '.join(known)}{hint}")
     if id in servers and not servers[id].inspect:
         raise ConfigError(f"got --stdio {id}, which has inspect: false, {REASONS['inspect: false']}, over HTTP only")
+    if id in servers and servers[id].access.groups:
+        raise ConfigError(f"got --stdio {id}, whose access.groups let in no client on stdio, as nobody says who it is")
     shown = [id] if id in servers else [server.id for server in servers_of(profiles[id])]
     guarded = [server.id for server in settings.servers if server.id in shown and server.access != Access()]
     if guarded:

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 from command import INITIALIZE, INITIALIZED, Run, Session, call_message, run
+from isthmus.app.cli.endpoints import endpoint_on_stdio
+from isthmus.app.config.access_settings import Access
+from isthmus.app.config.load import ConfigError
+from isthmus.app.config.settings import Server, Settings, Upstream
 
 PEERS = Path(__file__).parents[1] / "peers"
 TOOLBOX = [sys.executable, str(PEERS / "toolbox.py")]
@@ -78,6 +82,27 @@ def test_one_client_is_served_on_stdio(arguments: tuple[str, ...], tool: str, na
     answers = {message["id"]: message["result"] for message in messages if "id" in message}
     assert answers[1]["serverInfo"]["name"] == name
     assert answers[2]["content"][0]["text"].endswith(" says over")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "fils",
+            "got --stdio fils, expected a profile or a server: all, notes, files, web, guarded; the nearest is files",
+        ),
+        ("web", "got --stdio web, which has inspect: false, which hands requests on as they are, over HTTP only"),
+        ("guarded", "got --stdio guarded, whose access.groups let in no client on stdio, as nobody says who it is"),
+    ],
+)
+def test_what_cannot_be_served_on_stdio_is_said(name: str, said: str) -> None:
+    url = Upstream(url="http://h")
+    servers = [Server(id=id, upstream=url) for id in ("notes", "files")]
+    servers += [Server(id="web", upstream=url, inspect=False)]
+    servers += [Server(id="guarded", upstream=url, access=Access(groups=("staff",)))]
+    with pytest.raises(ConfigError) as refused:
+        endpoint_on_stdio(Settings(servers=tuple(servers)), name)
+    assert str(refused.value) == said
 
 
 def test_several_servers_are_wrapped_over_http() -> None:

@@ -188,7 +188,7 @@ def test_the_short_path_needs_a_single_server() -> None:
 
 @pytest.mark.parametrize("servers", [("a",), ("a", "b")])
 def test_the_short_path_is_that_of_the_default_profile(servers: tuple[str, ...]) -> None:
-    """It has no files of its own, and takes those of an only server away from nobody."""
+    """A profile has no files of its own, and an only server keeps its short path for uploads."""
     surface = Surface(servers, HOSTS, frozenset(), profiles={"dev": ("a",), "all": servers}, default="all")
     for target in ("/mcp", "/mcp/", "/mcp/all", "/messages?sessionId=x"):
         route = post(target=target, surface=surface)
