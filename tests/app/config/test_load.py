@@ -35,8 +35,6 @@ from isthmus.core.base.plan import (
     Offer,
     OutputLocator,
     Plan,
-    Profile,
-    ProfileServer,
     ServerPlan,
     SharedFolder,
     Sharing,
@@ -318,7 +316,10 @@ def test_a_time_to_live_may_be_the_longest() -> None:
 def test_the_plan_follows_the_settings() -> None:
     structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
     regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
-    assert to_plan(read(FULL_YAML), b"k" * 32, "/ws", "http://127.0.0.1:81") == Plan(
+    plan = to_plan(read(FULL_YAML), b"k" * 32, "/ws", "http://127.0.0.1:81")
+    (profile,) = plan.profiles
+    assert [server.id for server in profile.servers] == ["one", "two", "three", "four"]
+    assert msgspec.structs.replace(plan, profiles=()) == Plan(
         servers=(
             ServerPlan(
                 id="one",
@@ -345,7 +346,6 @@ def test_the_plan_follows_the_settings() -> None:
             ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED),
             ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0, tasks=OFFERED),
         ),
-        profiles=(Profile("all", tuple(map(ProfileServer, ("one", "two", "three", "four")))),),
         workspaces_path="/ws",
         public_base_url="https://mcp.example/x",
         fallback_base_url="http://127.0.0.1:81",
