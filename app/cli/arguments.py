@@ -108,19 +108,35 @@ def parser() -> argparse.ArgumentParser:
         "serve",
         parents=[shared, trace, quiet, open_access, inputs],
         help="run the gateway of a configuration file",
-        description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
+        usage="isthmus serve [options] [CONFIG]\n       isthmus serve --stdio [NAME] [options] [CONFIG]",
+        description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP. Each has "
+        "an endpoint of its own, /mcp/ID, and /mcp shows all of them.",
+        epilog="Examples: isthmus serve --all ~/.cursor/mcp.json; isthmus serve --all --stdio ~/.cursor/mcp.json.",
     )
     serve.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    serve.add_argument(
+        "--all", action="store_true", help="show one endpoint for all servers, its URL first; the others are there too"
+    )
+    serve.add_argument(
+        "--stdio",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="serve one client on stdin and stdout instead, with this profile or server; default: all servers. Nothing "
+        "listens, and what is stored is gone when it ends",
+    )
 
     wrap = commands.add_parser(
         "wrap",
         parents=[shared, trace, quiet, open_access],
-        help="put one server on another transport, without a configuration file",
-        usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
+        help="put a server on another transport, or several on one, without a configuration file",
+        usage="isthmus wrap [options] URL\n       isthmus wrap [options] -- COMMAND [ARG …]\n"
+        "       isthmus wrap [options] --server [NAME=]TARGET …",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
-        "--listen stdio; with --files, have files cross.",
+        "--listen stdio; with --files, have files cross. With several --server, show them as one.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
-        "isthmus wrap --listen stdio --header 'Authorization: Bearer ${TOKEN}' https://host/mcp. "
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer ${TOKEN}' https://host/mcp; "
+        "isthmus wrap --server notes='npx -y notes' --server https://host/mcp. "
         f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show. A listener that other machines reach asks "
         f"every caller for that token, or for one that it makes and prints.",
     )
@@ -129,6 +145,14 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="URL",
         help="where the server listens: http(s)://…, sse+http(s)://…, ws(s)://…, or unix:///…",
+    )
+    wrap.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="[NAME=]TARGET",
+        help="a URL, or a command in one word, as a shell reads it; its tools are NAME__tool where there are several; "
+        "default name: from the URL or the command",
     )
     wrap.add_argument(
         "--listen",

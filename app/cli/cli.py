@@ -30,6 +30,7 @@ from ..config.access import who_may
 from ..config.access_settings import Token
 from ..config.load import ConfigError, schema
 from ..config.plan import era_of
+from ..config.profiles import profiles_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
@@ -39,9 +40,9 @@ from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
 from ..runtime.signals import Stop, stoppable
-from . import config_files, wrap
+from . import config_files, endpoints, wrap
 from .arguments import parser, token_of, why_unknown
-from .targets import address_of, target_of
+from .targets import address_of, targets_of
 
 DONE, FAILED, USAGE = 0, 1, 2
 T = TypeVar("T")
@@ -90,23 +91,40 @@ def _run_command(argv: Sequence[str] | None) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
+    endpoints.settle_stdio(options)
     settings = _answered(config_files.open_given(options).settings(), options)
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     given = () if options.config is None else (options.config,)
+
+    def login_command(id: str) -> tuple[str, ...]:
+        return ("isthmus", "login", *given, id)
+
+    if options.stdio is not None:
+        work = partial(
+            _serve_stdio,
+            settings,
+            endpoints.endpoint_on_stdio(settings, options.stdio),
+            options.trace,
+            is_lasting=False,  # several clients may each start one of these, beside a gateway of the same file
+            names=KEYS,
+            login_command=login_command,
+        )
+        return _run(work, if_stopped=DONE)
     work = partial(
         _serve_http,
         settings,
         options.trace,
         is_lasting=True,
+        shown=endpoints.endpoint_of_all(settings) if options.all else "",
         is_logged=True,
         is_quiet=options.quiet_start,
-        login_command=lambda id: ("isthmus", "login", *given, id),
+        login_command=login_command,
     )
     return _run(work, if_stopped=DONE)
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
-    upstream, id = target_of(options, command)
+    targets = targets_of(options, command)
     is_inspected = not options.no_inspect
     if options.listen == "stdio":
         if options.no_inspect:
@@ -119,11 +137,18 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError("got --pass-header with --listen stdio, expected it with HOST:PORT only")
         wrap.tls_of(options, has_port=False)
         core = Core(max_request_bytes=options.max_request_bytes)
-        settings = wrap.to_settings(options, upstream, id, core, is_inspected=True)
+        settings = wrap.to_settings(options, targets, core, is_inspected=True)
         is_lasting = options.storage is not None
-        return _run(
-            partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting, opens=options.open), if_stopped=DONE
+        work = partial(
+            _serve_stdio,
+            settings,
+            endpoints.endpoint_of_all(settings),
+            options.trace,
+            is_lasting=is_lasting,
+            names=OPTIONS,
+            login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
+        return _run(work, if_stopped=DONE)
     host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -141,7 +166,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         max_request_bytes=options.max_request_bytes,
         management=Management(token=token_of(None)),
     )
-    settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
+    settings = wrap.to_settings(options, targets, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
     settings, token = _closed(_answered(settings, options))
     work = partial(
@@ -149,6 +174,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         settings,
         options.trace,
         is_lasting=is_lasting,
+        shown=endpoints.endpoint_of_all(settings) if len(targets) > 1 else "",
         is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
@@ -193,11 +219,13 @@ async def _serve_http(
     is_lasting: bool,
     is_logged: bool,
     is_quiet: bool,
+    shown: str = "",
     token: str = "",
     names: SettingNames = KEYS,
     login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
     login_of: Callable[[Settings], wrap.WrapLogin] | None = None,
 ) -> int:
+    """Serves all servers over HTTP. `shown`: the endpoint that the banner shows alone; "": it shows all."""
     login = None if login_of is None else login_of(settings)
     async with running(
         settings,
@@ -218,7 +246,7 @@ async def _serve_http(
         else:
             reports = await _probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, token=token))
+            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token))
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
@@ -229,15 +257,27 @@ async def _serve_http(
     return DONE
 
 
-async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, opens: bool) -> int:
-    login = wrap.login_of(settings, opens=opens, is_stdio=True)
+async def _serve_stdio(
+    settings: Settings,
+    endpoint: str,
+    trace: str | None,
+    stop: Stop,
+    *,
+    is_lasting: bool,
+    names: SettingNames,
+    login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
+    login_of: Callable[[Settings], wrap.WrapLogin] | None = None,
+) -> int:
+    """Serves one client on stdin and stdout, with the server or profile `endpoint`."""
+    login = None if login_of is None else login_of(settings)
     async with running(
         settings,
         listen=False,
         is_lasting=is_lasting,
         trace_path=trace,
-        names=OPTIONS,
-        tokens=login.tokens,
+        names=names,
+        login_command=login_command,
+        tokens=None if login is None else login.tokens,
     ) as service:
         collect_rarely()
         is_stopping = anyio.Event()
@@ -245,8 +285,9 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_l
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             tasks.start_soon(return_free_memory)
-            tasks.start_soon(login.open_browser)
-            opening = PipeOpening(server=service.server_ids[0])
+            if login is not None:
+                tasks.start_soon(login.open_browser)
+            opening = PipeOpening(server=endpoint)
             hub = service.hub
             await serve_pipe(
                 hub, opening, service.limits, wait_answered=hub.wait_answered, protocols=hub.drive.protocols
@@ -348,10 +389,17 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
-    from ..commands import describe_eras  # late: only `check` needs its table
+    from ..commands import describe_eras, describe_profiles  # late: only `check` needs them
 
-    async with running(settings, listen=False, is_lasting=False) as service:
+    waiting = tuple(
+        msgspec.structs.replace(profile, list_wait_seconds=PROBE_TIMEOUT_S) for profile in profiles_of(settings)
+    )
+    profile_lines: list[str] = []
+    async with running(msgspec.structs.replace(settings, profiles=waiting), listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, is_thorough=True)
+        with _without_warnings():
+            for profile in profiles_of(settings):
+                profile_lines += await describe_profiles.describe(service.hub, settings, profile, reports)
         problems = await service.issuer_problems()
     is_good, is_translated = True, False
     for problem in filter(None, (who_may(settings), unusable_certificate(settings), *problems)):
@@ -363,6 +411,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         is_translated = is_translated or bool(era_lines)
         is_answered = not report.problem or awaits_clients(server, report)
         is_good = is_good and is_answered and not misfits(server, report)
+    for line in profile_lines:
+        output.say(line)
     if is_translated:
         output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
     output.say("all is wired" if is_good else "not all is wired: see above")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from pathlib import PurePath
 from typing import Final
 
@@ -13,9 +14,11 @@ from ...transports.base.endpoint import Endpoint
 from ..config.addresses import settle
 from ..config.documents import expand, without_credentials
 from ..config.load import ConfigError
+from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
 from ..config.value_checks import UNIX_PATH_MAX_BYTES
+from ..config.value_types import ID_PATTERN
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
@@ -27,11 +30,79 @@ def how_to_wrap(program: str, *, has_more: bool) -> str:
     return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
 
+SERVER_FORM: Final = "[NAME=]URL or [NAME=]'COMMAND ARG …'"
+
+
+def targets_of(options: argparse.Namespace, command: list[str]) -> list[tuple[Upstream, str]]:
+    """Returns the servers to wrap: the one of URL or COMMAND, or those of `--server`.
+
+    Raises:
+        ConfigError: there is none, or one cannot be used.
+    """
+    if not options.server:
+        return [target_of(options, command)]
+    if options.target is not None or command:
+        raise ConfigError("got --server and a URL or a command to wrap, expected --server for each of them")
+    for option, value in _options_of_one(options):
+        if value:
+            raise ConfigError(
+                f"got {option} with --server, expected it for one server alone; "
+                "a configuration file, for isthmus serve --all, sets it for each server"
+            )
+    found: dict[str, Upstream] = {}
+    for text in options.server:
+        upstream, id = _target_in(options, text)
+        if id in found:
+            raise ConfigError(f"got two servers with the name {id}, expected --server NAME=… for one of them")
+        if id == DEFAULT and len(options.server) > 1:
+            raise ConfigError(f"got --server with the name {id}, which is that of all servers, expected another one")
+        found[id] = upstream
+    return [(upstream, id) for id, upstream in found.items()]
+
+
+def _options_of_one(options: argparse.Namespace) -> tuple[tuple[str, object], ...]:
+    """Returns the options that are for one server alone, with their values: one that has a secret must not reach all
+    servers, and one that names a tool is about the tools of one."""
+    return (
+        ("--env", options.env),
+        ("--cwd", options.cwd),
+        ("--header", options.header),
+        *_url_options(options),
+        ("--no-inspect", options.no_inspect),
+        ("--include-tool", options.include_tool),
+        ("--exclude-tool", options.exclude_tool),
+        ("--era", options.era != "auto"),
+        ("--files", options.files),
+    )
+
+
+def _target_in(options: argparse.Namespace, text: str) -> tuple[Upstream, str]:
+    """Returns the server in the value of a `--server`. Errors never repeat it: it may hold a secret."""
+    named = re.match(r"([^\s:/='\"]*)=", text)
+    name = named and named[1]
+    if name is not None:
+        if re.fullmatch(ID_PATTERN, name) is None:
+            raise ConfigError(
+                f"got --server with the name {name!r}, expected letters, digits, dots, hyphens and underscores"
+            )
+        text = text.removeprefix(f"{name}=")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"got --server with a command of which {error}, expected it as in a shell") from None
+    if not words:
+        raise ConfigError(f"got --server with nothing to wrap, expected {SERVER_FORM}")
+    is_url = len(words) == 1 and "://" in text
+    own = {"target": text} | ({"inherit_env": False} if is_url else {"target": None})
+    upstream, id = target_of(argparse.Namespace(**{**vars(options), **own}), [] if is_url else words)
+    return upstream, name or id
+
+
 def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
     url = None if options.target is None else _expanded(options.target, "the URL")
     if (url is None) == (not command):
         given = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…")
+        raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…; several are --server each")
     if url is not None:
         known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
         if not re.match(known, url):

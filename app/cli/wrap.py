@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anyio
 import anyio.lowlevel
 import msgspec
 
@@ -17,23 +19,44 @@ from ..config.settings import Core, Server, ServerTasks, Settings, Storage, Tool
 from ..config.tls_settings import Tls
 from ..config.value_checks import check_selection
 
+if TYPE_CHECKING:
+    from ..logins.wrapped import WrapTokens
+
 _CODE_FOLLOWS = ("-c", "-e", "-m")
 
 
 def to_settings(
     options: argparse.Namespace,
-    upstream: Upstream,
-    id: str,
+    targets: Sequence[tuple[Upstream, str]],
     core: Core,
     *,
     is_inspected: bool,
     unix_socket: str | None = None,
 ) -> Settings:
-    """Returns the settings of one wrapped server.
+    """Returns the settings of wrapped servers, each given by its upstream and its id.
 
     Raises:
         ConfigError: options contradict each other.
     """
+    is_only = len(targets) == 1
+    if not is_only and unix_socket is not None:
+        raise ConfigError("got --listen stdio+unix:… with several servers, expected it with one")
+    has_command = any(upstream.command is not None for upstream, _ in targets)
+    servers = []
+    for upstream, id in targets:
+        given = options
+        if has_command and upstream.command is None and options.share != "none":  # --share is for the commands
+            given = argparse.Namespace(**{**vars(options), "share": "none"})
+        servers.append(_to_server(given, upstream, id, is_inspected=is_inspected, unix_socket=unix_socket))
+    if options.open and not any(map(may_log_in, servers)):
+        raise ConfigError("got --open with what no login is for, expected it with a URL alone")
+    storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
+    return Settings(core=core, storage=storage, servers=tuple(servers))
+
+
+def _to_server(
+    options: argparse.Namespace, upstream: Upstream, id: str, *, is_inspected: bool, unix_socket: str | None
+) -> Server:
     tools = ToolFilter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
         raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
@@ -57,7 +80,7 @@ def to_settings(
     upstream = msgspec.structs.replace(upstream, era=options.era)
     if options.files:
         upstream = _absolute(upstream)
-    server = Server(
+    return Server(
         id=id,
         upstream=upstream,
         inspect=is_inspected,
@@ -68,10 +91,6 @@ def to_settings(
         artifact_roots=roots,
         unix_socket=unix_socket,
     )
-    if options.open and not may_log_in(server):
-        raise ConfigError("got --open with what no login is for, expected it with a URL alone")
-    storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
-    return Settings(core=core, storage=storage, servers=(server,))
 
 
 def tls_of(options: argparse.Namespace, *, has_port: bool) -> Tls | None:
@@ -94,37 +113,52 @@ def tls_of(options: argparse.Namespace, *, has_port: bool) -> Tls | None:
 
 
 class WrapLogin(NamedTuple):
-    """The login at the wrapped server. `open_browser` opens one once requests want a login, and then returns."""
+    """The logins at the wrapped servers. `open_browser` opens one once requests want a login, and then returns."""
 
     tokens: Mapping[str, TokensOf]
     open_browser: Callable[[], Coroutine[Any, Any, None]]
 
 
 def login_of(settings: Settings, *, opens: bool, is_stdio: bool) -> WrapLogin:
-    """Returns the login at the wrapped server; without tokens if it can have none.
+    """Returns the logins at the wrapped servers; without tokens if none can have one.
 
     Args:
         opens: a browser may be opened.
         is_stdio: the client is on stdio, and waits for a login in progress.
     """
-    server = settings.servers[0]
-    if not may_log_in(server):
+    servers = list(filter(may_log_in, settings.servers))
+    if not servers:
         return WrapLogin({}, anyio.lowlevel.checkpoint)
     from ..logins.store import CredentialStore, default_folder  # late: a command has no login
     from ..logins.wrapped import HOLD_S, Opener, WrapTokens
 
     store = CredentialStore(default_folder())
-    opener = Opener(server.upstream, store, logs.say) if opens else None
-    tokens = WrapTokens(
-        server.id,
-        server.upstream,
-        store,
-        ("isthmus", "login", server.upstream.url or ""),
-        holds_s=HOLD_S if is_stdio else 0.0,
-        say=logs.say,
-        opener=opener,
-    )
-    return WrapLogin({server.id: lambda _: tokens}, anyio.lowlevel.checkpoint if opener is None else opener.run)
+    openers: list[Opener] = []
+    found: dict[str, TokensOf] = {}
+    for server in servers:
+        opener = Opener(server.upstream, store, logs.say) if opens else None
+        tokens = WrapTokens(
+            server.id,
+            server.upstream,
+            store,
+            ("isthmus", "login", server.upstream.url or ""),
+            holds_s=HOLD_S if is_stdio else 0.0,
+            say=logs.say,
+            opener=opener,
+        )
+        found[server.id] = functools.partial(_same, tokens)
+        openers += [] if opener is None else [opener]
+
+    async def open_browsers() -> None:
+        async with anyio.create_task_group() as tasks:
+            for opener in openers:
+                tasks.start_soon(opener.run)
+
+    return WrapLogin(found, open_browsers if openers else anyio.lowlevel.checkpoint)
+
+
+def _same(tokens: WrapTokens, principal: str) -> WrapTokens:
+    return tokens
 
 
 def may_log_in(server: Server) -> bool:

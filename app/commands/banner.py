@@ -16,7 +16,7 @@ from ..base.output import plain_json, short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
-from ..config.profile_checks import servers_of
+from ..config.profiles import default_of, left_out, profiles_of, servers_of
 from ..config.settings import Server, Settings, Transport
 from ..gateway import Gateway
 from ..runtime.listeners import is_wildcard
@@ -30,18 +30,72 @@ _SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "web
 """Names shown for transports of a URL; any other transport is shown as http."""
 
 
-def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool, token: str = "") -> str:
+def listening(
+    service: Gateway, reports: list[ServerReport], *, is_wrapped: bool, shown: str = "", token: str = ""
+) -> str:
     """Returns the text for a gateway that listens: its addresses, each server, and configurations for clients.
 
     Args:
         is_wrapped: the gateway is that of `isthmus wrap`, whose options switch on what is off.
+        shown: the endpoint to show alone, that of all servers; "": each is shown.
         token: what callers must show; "" if the operator knows, or if nobody is asked.
     """
     settings = service.settings
-    core, is_only = settings.core, len(settings.servers) == 1
-    suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
+    core = settings.core
+    names = _endpoints(settings)
     places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
+    lines += _warnings(service)
+    lines.append("")
+    if shown and places:
+        count = next((len(profile.servers) for profile in profiles_of(settings) if profile.id == shown), 0)
+        what = f"one endpoint for {count} servers" if count else f"the endpoint of {shown}"
+        url = f"{service.base_url if core.port is not None else ''}/mcp"
+        lines[:0] = [f"{what}: {url}", *(f"  {line}" for line in left_out(settings))]
+    for server, report in zip(settings.servers, reports, strict=True):
+        lines += describe(settings, server, report)
+        if report.problem and not awaits_clients(server, report):
+            occasion = "request" if report.is_transparent else "session that a client opens"
+            lines.append(f"    again   with each {occasion}")
+        suffix = names[server.id]
+        if places and not shown:
+            base = _base_for(server, service.base_url) if core.port is not None else ""
+            lines.append(f"    at      {base}/mcp{suffix}")
+        if places and server.inspect and not shown:
+            lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
+        if server.unix_socket is not None:
+            lines.append(f"    socket  {server.unix_socket}, as on stdio")
+        if is_wrapped and (unused := off(server, report, is_only=len(settings.servers) == 1)):
+            lines.append(f"    off     {', '.join(unused)}")
+        lines.append("")
+    for profile in profiles_of(settings) if places and not shown else ():
+        inner = ", ".join(one.id for one in servers_of(profile))
+        base = service.base_url if core.port is not None else ""
+        lines += [f"  {profile.id}", f"    profile {inner}", f"    at      {base}/mcp{names[profile.id]}", ""]
+    asks = settings.auth.tokens and settings.auth.anonymous != "allow"
+    headers = {"headers": {"Authorization": f"Bearer {token or 'TOKEN'}"}} if asks else {}
+    header = ["--header", f"Authorization: Bearer {token or 'TOKEN'}"] if asks else []
+    urls = _urls(service, names, shown)
+    if core.port is not None:
+        lines += [
+            "for a client's configuration:",
+            _paste_line({id: {"url": url} | headers for id, url in urls.items()}),
+        ]
+    if urls:
+        program = _own_path()
+        commands = {
+            id: {"command": program, "args": ["wrap", "--listen", "stdio", *header, url]} for id, url in urls.items()
+        }
+        lines += [
+            "or, for a client that only starts commands:" if core.port is not None else "for a client's configuration:"
+        ]
+        lines += [_paste_line(commands), ""]
+    return "\n".join(lines)
+
+
+def _warnings(service: Gateway) -> list[str]:
+    settings, core = service.settings, service.settings.core
+    lines: list[str] = []
     is_open = settings.auth.anonymous == "allow" or not settings.auth.recognises
     if core.port is not None and not is_loopback(host_of(core.host)) and is_open:
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
@@ -57,55 +111,37 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
             "        server, or a process, of its own, and finds nothing that an earlier one left there, unless"
         )
         lines.append("        sessions.affinity says shared")
-    lines.append("")
-    for server, report in zip(settings.servers, reports, strict=True):
-        lines += describe(settings, server, report)
-        if report.problem and not awaits_clients(server, report):
-            occasion = "request" if report.is_transparent else "session that a client opens"
-            lines.append(f"    again   with each {occasion}")
-        if places:
-            base = _base_for(server, service.base_url) if core.port is not None else ""
-            lines.append(f"    at      {base}/mcp{suffixes[server.id]}")
-        if places and server.inspect:
-            suffix = suffixes[server.id]
-            lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
-        if server.unix_socket is not None:
-            lines.append(f"    socket  {server.unix_socket}, as on stdio")
-        if is_wrapped and (unused := off(server, report)):
-            lines.append(f"    off     {', '.join(unused)}")
-        lines.append("")
-    for profile in settings.profiles if places else ():
-        names = ", ".join(shown.id for shown in servers_of(profile))
-        lines += [f"  {profile.id}", f"    profile {names}", f"    at      {service.base_url}/mcp/{profile.id}", ""]
-    bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
-    urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
-    asks = settings.auth.tokens and settings.auth.anonymous != "allow"
-    shown = {"headers": {"Authorization": f"Bearer {token or 'TOKEN'}"}} if asks else {}
-    header = ["--header", f"Authorization: Bearer {token or 'TOKEN'}"] if asks else []
+    return lines
+
+
+def _endpoints(settings: Settings) -> dict[str, str]:
+    """Returns what stands after `/mcp` in the path of each server and profile."""
+    default = default_of(settings)
+    unnamed = default or (settings.servers[0].id if len(settings.servers) == 1 else "")
+    ids = (*(server.id for server in settings.servers), *(profile.id for profile in profiles_of(settings)))
+    return {id: "" if id == unnamed else f"/{id}" for id in ids}
+
+
+def _urls(service: Gateway, names: Mapping[str, str], shown: str) -> dict[str, str]:
+    """Returns the URLs for clients, by the names that they are to have there."""
+    settings, core = service.settings, service.settings.core
     if core.port is None:
-        urls = {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
-    else:
-        lines += ["for a client's configuration:", _paste_line({id: {"url": url} | shown for id, url in urls.items()})]
-    if urls:
-        program = _own_path()
-        commands = {
-            id: {"command": program, "args": ["wrap", "--listen", "stdio", *header, url]} for id, url in urls.items()
-        }
-        lines += [
-            "or, for a client that only starts commands:" if core.port is not None else "for a client's configuration:"
-        ]
-        lines += [_paste_line(commands), ""]
-    return "\n".join(lines)
+        return {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
+    base = core.public_base_url or service.base_url
+    if shown and default_of(settings):
+        return {"isthmus": f"{base}/mcp"}
+    return {server.id: f"{_base_for(server, base)}/mcp{names[server.id]}" for server in settings.servers}
 
 
-def off(server: Server, report: ServerReport) -> list[str]:
-    """Returns what `isthmus wrap` leaves off unless it is asked for, each with its option."""
+def off(server: Server, report: ServerReport, *, is_only: bool = True) -> list[str]:
+    """Returns what `isthmus wrap` leaves off unless it is asked for, each with its option. `is_only`: it wraps no other
+    server."""
     if report.problem or report.is_transparent:
         return []
     found = []
     if server.tasks.offer == "own" and not report.has_tasks:
         found.append(f"tasks{', should the server have none' if report.is_unasked else ''} (--tasks auto)")
-    if server.auto_files is None and server.share == "none":
+    if is_only and server.auto_files is None and server.share == "none":
         found.append("files (--files)")
     return found
 

@@ -35,7 +35,7 @@ from .access import to_rules
 from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .login_checks import logs_in_callers
-from .profile_checks import servers_of
+from .profiles import profiles_of, servers_of
 from .settings import Server, ServerTasks, Settings, ToolFilter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -74,7 +74,7 @@ def to_plan(
             for server in settings.servers
             if server.inspect
         ),
-        profiles=tuple(map(_profile, settings.profiles)),
+        profiles=tuple(map(_profile, profiles_of(settings))),
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",

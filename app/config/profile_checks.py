@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ...core.base.errors import LocalProtocolError
 from ...core.profiles.aliases import Aliases
 from ..base.problem import Problem
-from .profile_settings import Profile, ProfileServer
+from .profiles import REASONS, servers_of, why_unfit
 from .settings import Settings
 from .value_types import ID_PATTERN
 
@@ -31,12 +31,8 @@ def check_profiles(settings: Settings, is_sound: Callable[[str], bool]) -> Itera
             server, at = servers.get(shown.id), f"{key}.servers[{j}]"
             if server is None:
                 yield Problem(at, f"one of {', '.join(servers)}", f"got {shown.id[:40]!r}")
-            elif not server.inspect:
-                yield Problem(at, "a server without inspect: false, which hands requests on as they are")
-            elif server.upstream.passes:
-                yield Problem(
-                    at, "a server without pass_headers: the headers would be sent to all servers of the profile"
-                )
+            elif unfit := why_unfit(server):
+                yield Problem(at, f"a server without {unfit}, {REASONS[unfit]}", f"got {shown.id[:40]!r}")
             if shown.id in seen:
                 yield Problem(at, "each server once", f"got {shown.id[:40]!r} again")
             seen.add(shown.id)
@@ -45,8 +41,3 @@ def check_profiles(settings: Settings, is_sound: Callable[[str], bool]) -> Itera
         except LocalProtocolError as error:
             for line in str(error).splitlines():
                 yield Problem(f"{key}.servers", line.partition(", expected ")[2], line.partition(", expected ")[0])
-
-
-def servers_of(profile: Profile) -> tuple[ProfileServer, ...]:
-    """Returns the servers of a profile."""
-    return tuple(ProfileServer(id=shown) if isinstance(shown, str) else shown for shown in profile.servers)

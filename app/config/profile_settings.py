@@ -25,7 +25,7 @@ class ProfileServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An endpoint that shows several servers, at /mcp/ and its id."""
 
-    id: Annotated[Id, about("Names the profile in URLs, where it must be another name than that of a server.")]
+    id: Annotated[Id, about("Names the profile in URLs: another name than that of a server. all is at /mcp, too.")]
     servers: Annotated[
         tuple[str | ProfileServer, ...],
         Meta(min_length=1, description="Its servers, by id, or with an alias: {id: filesystem, alias: fs}."),

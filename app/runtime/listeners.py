@@ -23,6 +23,7 @@ from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules
 from ..config.addresses import host_of, is_for_this_machine
+from ..config.profiles import default_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
 
@@ -133,7 +134,8 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         aliases |= {f"{core.further_upload_path}/{server.id}": f"/upload/{server.id}" for server in settings.servers}
     return Surface(
         servers=tuple(server.id for server in settings.servers),
-        profiles=tuple(profile.id for profile in settings.profiles),
+        profiles={profile.id: tuple(server.id for server in servers_of(profile)) for profile in profiles_of(settings)},
+        default=default_of(settings),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         any_host=core.any_host,

@@ -1,7 +1,7 @@
 """Protected-resource metadata: where clients learn which issuers give tokens for an endpoint (RFC 9728).
 
-The endpoints of a server are the resources: `/mcp/ID`, `/sse/ID` and `/ws/ID` below the base URL, the same without the
-id where there is one server, and the base URL itself, for a token that is good for everything here.
+The endpoints of a server or a profile are the resources: `/mcp/ID`, `/sse/ID` and `/ws/ID` below the base URL, for one
+of them the same without the id, and the base URL itself, for a token that is good for everything here.
 """
 
 from __future__ import annotations
@@ -16,21 +16,26 @@ AREAS: Final = ("mcp", "sse", "ws")
 """The first parts of the paths of endpoints."""
 
 
-def resource_paths(server: str, servers: Sequence[str]) -> list[str]:
-    """Returns the paths of a server's endpoints."""
+def resource_paths(server: str, unnamed: str) -> list[str]:
+    """Returns the paths of the endpoints of a server or profile. `unnamed`: the id of the one without an id in them."""
     paths = [f"/{area}/{server}" for area in AREAS]
-    return [*paths, *(f"/{area}" for area in AREAS)] if len(servers) == 1 else paths
+    return [*paths, *(f"/{area}" for area in AREAS)] if server == unnamed else paths
 
 
-def resource_path(path: str, servers: Collection[str]) -> str | None:
+def resource_path(path: str, servers: Collection[str], unnamed: str) -> str | None:
     """Returns the path of the resource at a path, "" for the base; None if there is none. A slash at the end does not
-    count."""
+    count.
+
+    Args:
+        servers: the ids of all servers and profiles.
+        unnamed: the id of the one whose endpoints are without an id, too; "" if there is none.
+    """
     if "//" in path or (path and path[0] != "/"):
         return None
     area, _, server = path.strip("/").partition("/")
     if not area:
         return ""
-    if area not in AREAS or (server not in servers if server else len(servers) != 1):
+    if area not in AREAS or (server not in servers if server else not unnamed):
         return None
     return f"/{area}/{server}" if server else f"/{area}"
 

@@ -49,7 +49,7 @@ def recognise(
         is_open: the request is answered in any case.
     """
     area, *rest = path[1:].split("/")
-    found = _identify(head, area, gate, peer, _audiences(base, rest, surface, gate), now)
+    found = _identify(head, area, gate, peer, _audiences(base, area, rest, surface, gate), now)
     if isinstance(found, Denied | Unavailable | Waits) and not is_open:
         return _not_let_in(found, path, surface, gate, base)
     identity = found if isinstance(found, Identity) else None
@@ -62,12 +62,12 @@ def recognise(
     return Caller(identity, surface)
 
 
-def _audiences(base: str, rest: list[str], surface: Surface, gate: Gate) -> tuple[str, ...]:
+def _audiences(base: str, area: str, rest: list[str], surface: Surface, gate: Gate) -> tuple[str, ...]:
     """Returns the URLs that a token for this request may be for: those of the server's endpoints, and the base URL."""
     if gate.issuers is None:
         return ()
-    server = _server_of(rest, surface)
-    paths = resource_paths(server, _endpoints(surface)) if server else []
+    server = _server_of(area, rest, surface)
+    paths = resource_paths(server, surface.unnamed) if server else []
     return (base, *(base + path for path in paths))
 
 
@@ -90,7 +90,8 @@ def _not_let_in(
         refused = refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
         return msgspec.structs.replace(refused, denied=found.reason)
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
-    rules = surface.access.get(_server_of(path.split("/")[2:], surface))
+    area, *rest = path[1:].split("/")
+    rules = surface.access.get(_server_of(area, rest, surface))
     return _denied(path, found, gate.expected, url, frozenset() if rules is None else frozenset(rules.server.scopes))
 
 
@@ -108,19 +109,21 @@ def _visible(surface: Surface, identity: Identity) -> Surface:
 
 def _endpoints(surface: Surface) -> tuple[str, ...]:
     """Returns the ids of all endpoints."""
-    return surface.servers + surface.profiles
+    return (*surface.servers, *surface.profiles)
 
 
-def _server_of(rest: list[str], surface: Surface) -> str:
-    """Returns the id of the server in the rest of a path; "" if it names none."""
+def _server_of(area: str, rest: list[str], surface: Surface) -> str:
+    """Returns the id of the server or profile that a path belongs to; "" if there is none."""
     if rest and rest[0]:
         return unquote(rest[0], errors="replace")
-    return surface.servers[0] if len(surface.servers) == 1 else ""
+    if area in LINK_AREAS:  # a profile has none
+        return surface.servers[0] if len(surface.servers) == 1 else ""
+    return surface.unnamed
 
 
 def _lacking_scopes(rest: list[str], area: str, surface: Surface, identity: Identity) -> frozenset[str]:
     """Returns the scopes that every request for a server needs, if the caller lacks one of them."""
-    rules = surface.access.get(_server_of(rest, surface)) if surface.access and area in SERVER_AREAS else None
+    rules = surface.access.get(_server_of(area, rest, surface)) if surface.access and area in SERVER_AREAS else None
     scopes = frozenset() if rules is None else frozenset(rules.server.scopes)
     return frozenset() if scopes <= identity.scopes else scopes
 
@@ -139,7 +142,8 @@ def _insufficient(
 
 def _metadata_url(path: str, surface: Surface, base: str) -> str:
     """Returns the address of the metadata of the resource that a path belongs to."""
-    return metadata_url(base, resource_path(path.replace("/messages", "/sse", 1), _endpoints(surface)) or "")
+    path = path.replace("/messages", "/sse", 1)
+    return metadata_url(base, resource_path(path, _endpoints(surface), surface.unnamed) or "")
 
 
 def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
@@ -157,11 +161,13 @@ def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...
         )
     if head.method not in READING:
         raise NotAllowed(head.method, READING)
-    resource = resource_path(path.removeprefix(surface.prefix), _endpoints(surface))
+    resource = resource_path(path.removeprefix(surface.prefix), _endpoints(surface), surface.unnamed)
     if resource is None:
         return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
-    server = _server_of(resource.split("/")[2:], surface)
-    rules = [surface.access[server]] if server in surface.access else [] if server else list(surface.access.values())
+    area, *rest = resource[1:].split("/")
+    server = _server_of(area, rest, surface) if resource else ""
+    shown = surface.profiles.get(server, (server,)) if server else surface.access
+    rules = [surface.access[id] for id in shown if id in surface.access]
     body = resource_metadata(base + resource, issuers, frozenset().union(*map(all_scopes, rules)))
     kept = (b"cache-control", b"max-age=300")
     described = ((b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)))

@@ -55,7 +55,9 @@ def not_found(path: str, surface: Surface, root: str = "") -> Refused:
     """Returns a 404 for `path` below `root`, which names the paths that exist."""
     served = [area for area in ("mcp", "sse", "ws", "upload") if area in surface.areas]
     endpoints: list[str] = []
-    if len(surface.servers) == 1:
+    if surface.default:
+        endpoints += [f"/{area}" for area in served if area != "upload"]
+    elif len(surface.servers) == 1:
         endpoints += [f"/{area}" for area in served if area == "mcp" or (area != "upload" and not surface.transparent)]
     for server in surface.servers:
         endpoints += [f"/{area}/{server}" for area in served if area == "mcp" or server not in surface.transparent]

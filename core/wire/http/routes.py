@@ -87,8 +87,10 @@ class Surface(msgspec.Struct, frozen=True):
     areas: frozenset[str] = AREAS
     access: dict[str, AccessRules] = {}
     """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
-    profiles: tuple[str, ...] = ()
-    """The ids of profiles, each with endpoints of its own, as a server has them."""
+    profiles: dict[str, tuple[str, ...]] = {}
+    """The servers of each profile, by its id. A profile has endpoints of its own, as a server has them."""
+    default: str = ""
+    """The id of the profile at `/mcp`, `/sse` and `/ws`; "": the only server is there, if there is one only."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
 
@@ -101,6 +103,13 @@ class Surface(msgspec.Struct, frozen=True):
         for host in self.hosts:
             if host != host.lower() or (":" in host and not host.endswith("]")):
                 raise LocalProtocolError(f"got the host {host!r}, expected it in lower case, without port, IPv6 in []")
+        if self.default and self.default not in self.profiles:
+            raise LocalProtocolError(f"got the default {self.default!r}, expected the id of a profile")
+
+    @property
+    def unnamed(self) -> str:
+        """The id of the endpoint at `/mcp`, `/sse` and `/ws`; "" if there is none."""
+        return self.default or (self.servers[0] if len(self.servers) == 1 else "")
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening

@@ -439,7 +439,7 @@ def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: st
 def _forward_target(rest: list[str], surface: Surface) -> ForwardTarget | None:
     """Returns the transparent server that a path below `/mcp` belongs to, if any."""
     if rest in ([], [""]):
-        return surface.transparent.get(surface.servers[0]) if len(surface.servers) == 1 else None
+        return surface.transparent.get(surface.unnamed)
     return surface.transparent.get(unquote(rest[0], errors="replace"))
 
 
@@ -465,6 +465,8 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
 def _mcp_server(rest: list[str], surface: Surface) -> str:
     """Returns the id of the server in the path. A slash at the end is ignored: many clients are configured with one."""
     parts = rest[:-1] if rest and rest[-1] == "" else rest
+    if not parts and surface.default:
+        return surface.default
     if len(parts) == 1 and surface.profiles and (profile := decode_segment(parts[0])) in surface.profiles:
         return profile
     return _server(parts, surface)

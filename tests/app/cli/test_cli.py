@@ -218,7 +218,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
         (("wrap", "--bogus=1", "http://h/"), "isthmus wrap: error: unknown option --bogus\n"),
         (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
-        (("serve", "a", "b"), "usage: isthmus serve [-h]"),
+        (("serve", "a", "b"), "usage: isthmus serve [options] [CONFIG]"),
         (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
         (
             ("wrap", "ftp://host/"),
@@ -298,6 +298,29 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             ("check",),
             "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
             "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
+        ),
+        (("serve", "--stdio", "web", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
+        (("serve", "--all", "--stdio", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
+        (
+            ("serve", "--all", "--stdio", "web", "no.yaml"),
+            "got --all and --stdio web, expected --all --stdio, or --std",
+        ),
+        (
+            ("wrap", "--server", "a=x", "--", "cmd"),
+            "got --server and a URL or a command to wrap, expected --server for",
+        ),
+        (("wrap", "--server", "a=x", "--server", "a=y"), "got two servers with the name a, expected --server NAME=…"),
+        (("wrap", "--server", "all=x", "--server", "y"), "got --server with the name all, which is that of all serv"),
+        (("wrap", "--server", "x", "--header", "A: b"), "got --header with --server, expected it for one server alone"),
+        (("wrap", "--server", "x 'y"), "got --server with a command of which No closing quotation, expected it as in"),
+        (
+            ("wrap", "--server", "a="),
+            "got --server with nothing to wrap, expected [NAME=]URL or [NAME=]'COMMAND ARG …'",
+        ),
+        (("wrap", "--server", ".=x"), "got --server with the name '.', expected letters, digits, dots, hyphens and"),
+        (
+            ("wrap", "--server", "ftp://h"),
+            "got the URL ftp://h, expected http(s)://…, sse+http(s)://…, ws(s)://… or un",
         ),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
         (("serve", "isthmus.ini"), "isthmus.ini: got the ending '.ini', expected one of .yaml, .yml, .toml, .json"),

@@ -316,7 +316,10 @@ def test_a_time_to_live_may_be_the_longest() -> None:
 def test_the_plan_follows_the_settings() -> None:
     structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
     regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
-    assert to_plan(read(FULL_YAML), b"k" * 32, "/ws", "http://127.0.0.1:81") == Plan(
+    plan = to_plan(read(FULL_YAML), b"k" * 32, "/ws", "http://127.0.0.1:81")
+    (profile,) = plan.profiles
+    assert [server.id for server in profile.servers] == ["one", "two", "three", "four"]
+    assert msgspec.structs.replace(plan, profiles=()) == Plan(
         servers=(
             ServerPlan(
                 id="one",

@@ -93,13 +93,14 @@ async def test_two_servers_have_paths_of_their_own() -> None:
             caller = Caller(f"{gateway.base_url}/mcp/{id}")
             assert (await caller.initialize())["serverInfo"]["name"] == id
             assert await caller.call("echo", text="here") == f"{id} says here"
-            foreign = Caller(f"{gateway.base_url}/mcp/{'b' if id == 'a' else 'a'}")
-            foreign.session = caller.session
-            async with foreign.post(id=1, method="ping") as response:
-                assert response.status == 404, "a session is its own server's"
-        status, body = await fetch(f"{gateway.base_url}/mcp", "POST", USUAL)
-        assert status == 404, "with two servers there is none at /mcp"
-        assert "/mcp/a, /sse/a, /ws/a, /upload/a, /mcp/b" in body["error"]["message"]
+            for other in (f"/{'b' if id == 'a' else 'a'}", ""):
+                foreign = Caller(f"{gateway.base_url}/mcp{other}")
+                foreign.session = caller.session
+                async with foreign.post(id=1, method="ping") as response:
+                    assert response.status == 404, "a session is its own server's"
+        status, body = await fetch(f"{gateway.base_url}/mcp/c", "POST", USUAL)
+        assert status == 404
+        assert "/mcp, /sse, /ws, /mcp/a, /sse/a, /ws/a, /upload/a, /mcp/b" in body["error"]["message"]
 
 
 @pytest.mark.anyio

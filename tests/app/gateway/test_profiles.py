@@ -53,6 +53,9 @@ async def test_both_servers_are_used_at_one_endpoint() -> None:
             result = (await caller.request("tools/call", {"name": name, "arguments": {}}))["result"]
             pids.add(json.loads(result["content"][0]["text"])["pid"])
         assert pids == set(found.hub.child_pids)
+        unnamed = Caller(f"{found.base_url}/mcp")
+        await unnamed.initialize()
+        assert {name.replace("first__", "one__") for name in await names(unnamed)} == set(shown)
         status, _ = await fetch(f"{found.base_url}/mcp/both/tools")
         assert status == 404, "tool pages are of one server"
 

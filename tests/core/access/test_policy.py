@@ -66,15 +66,15 @@ def test_the_scopes_of_a_challenge_are_enough(kind: str, name: str, grants: Gran
 
 
 def test_the_resources_of_a_server() -> None:
-    assert resource_paths("a", ["a", "b"]) == ["/mcp/a", "/sse/a", "/ws/a"]
-    assert resource_paths("a", ["a"]) == ["/mcp/a", "/sse/a", "/ws/a", "/mcp", "/sse", "/ws"]
-    for path in resource_paths("a", ["a"]):
-        assert resource_path(f"{path}/", ["a"]) == path
-    assert resource_path("", ["a", "b"]) == ""
+    assert resource_paths("a", "") == ["/mcp/a", "/sse/a", "/ws/a"]
+    assert resource_paths("a", "a") == ["/mcp/a", "/sse/a", "/ws/a", "/mcp", "/sse", "/ws"]
+    for path in resource_paths("a", "a"):
+        assert resource_path(f"{path}/", ["a"], "a") == path
+    assert resource_path("", ["a", "b"], "") == ""
     for path in ("/mcp", "/mcp/c", "/upload/a", "/mcp/a/tools"):
-        assert resource_path(path, ["a", "b"]) is None
+        assert resource_path(path, ["a", "b"], "") is None
     for path in ("//mcp/a", "mcp/a", "/mcp//a", "/mcp/a//", "//"):
-        assert resource_path(path, ["a", "b"]) is None, "the URL would be another one (RFC 9728, 3.3)"
+        assert resource_path(path, ["a", "b"], "") is None, "the URL would be another one (RFC 9728, 3.3)"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from isthmus.core.wire.http.admin_routes import (
     Page,
     find_page,
 )
+from isthmus.core.wire.http.callers import metadata_at
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
     DownloadRoute,
@@ -41,6 +42,8 @@ SURFACE = Surface(
     frozenset(),
     transparent={"b": ForwardTarget("b", "http://far", b"k" * 16, "")},
     management=Management(),
+    profiles={"all": ("a",)},
+    default="all",
 )
 JSON = ((b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream"))
 UPGRADE = (
@@ -49,6 +52,7 @@ UPGRADE = (
     (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="),
     (b"sec-websocket-version", b"13"),
 )
+PROFILED = ("mcp", "sse", "messages")
 TUS = f"/upload/a/tus/{'0' * 32}"
 
 
@@ -67,9 +71,13 @@ def routed(method: str, target: str, *headers: tuple[bytes, bytes], token: str =
 
 
 def all_routes() -> list[tuple[str, str]]:
-    """Every method of every path of the tables, with the paths of a transparent server and one that does not exist."""
+    """Every method of every path of the tables, with the paths of profiles, of a transparent server and of one that
+    does not exist."""
     targets = {"mcp": "/mcp/a", "sse": "/sse/a", "messages": "/messages/a?sessionId=x", "upload": "/upload/a"}
     found = [(method, targets[area]) for area, methods in METHODS.items() if area in targets for method in methods]
+    found += [(method, f"/{area}/all?sessionId=x") for area in METHODS if area in PROFILED for method in METHODS[area]]
+    found += [(method, f"/{area}?sessionId=x") for area in METHODS if area in PROFILED for method in METHODS[area]]
+    found += [("GET", "/ws/all"), ("GET", "/ws"), ("GET", "/artifacts/all/s/i/f")]
     found += [(method, "/artifacts/a/s/i/f") for method in METHODS["artifacts"]]
     found += [(method, TUS) for method in METHODS["upload"]] + [("PUT", "/upload/a/name.txt")]
     found += [("GET", "/ws/a"), ("POST", "/mcp/b"), ("GET", "/mcp/b/deeper"), ("GET", "/nothing"), ("GET", "/mcp/none")]
@@ -123,6 +131,11 @@ def test_every_route_with_a_wrong_token_is_refused(method: str, target: str) -> 
         ("GET", "/sse/a", McpRoute),
         ("POST", "/messages/a?sessionId=x", McpRoute),
         ("GET", "/ws/a", SocketRoute),
+        ("POST", "/mcp", McpRoute),
+        ("GET", "/sse/", McpRoute),
+        ("POST", "/messages?sessionId=x", McpRoute),
+        ("GET", "/ws", SocketRoute),
+        ("DELETE", "/mcp/all", McpRoute),
         ("PUT", "/upload/a", UploadRoute),
         ("GET", TUS, UploadRoute),
         ("GET", "/artifacts/a/s/i/f", DownloadRoute),
@@ -224,3 +237,13 @@ def test_a_link_is_enough_for_a_server_with_access_rules(rule: AccessRule) -> No
         refused = judge(Head(method, target, shown), surface, gate=gate(), now=50.0)
         assert isinstance(refused, Refused)
         assert refused.status in (403, 404)
+
+
+def test_the_metadata_of_a_profile_name_the_scopes_of_its_servers() -> None:
+    rules = {id: AccessRules(AccessRule(scopes=(f"use-{id}",))) for id in ("a", "b")}
+    surface = msgspec.structs.replace(SURFACE, access=rules)
+    wanted = {"/mcp": ["use-a"], "/ws/all": ["use-a"], "/mcp/a": ["use-a"], "/mcp/b": ["use-b"], "": ["use-a", "use-b"]}
+    for path, scopes in wanted.items():
+        found = metadata_at(Head("GET", "", ()), path, surface, ("https://issuer.example",), "http://localhost")
+        document = msgspec.json.decode(found.body)
+        assert (document["resource"], document["scopes_supported"]) == (f"http://localhost{path}", scopes)

@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.events import (
     DeleteOpening,
     DownloadOpening,
@@ -183,6 +184,28 @@ def test_the_short_path_needs_a_single_server() -> None:
     assert status_of(post(surface=TWO)) == 404
     route = post(target="/mcp/b%20c", surface=TWO)
     assert isinstance(route, McpRoute) and route.opening.server == "b c"
+
+
+@pytest.mark.parametrize("servers", [("a",), ("a", "b")])
+def test_the_short_path_is_that_of_the_default_profile(servers: tuple[str, ...]) -> None:
+    """A profile has no files of its own, and an only server keeps its short path for uploads."""
+    surface = Surface(servers, HOSTS, frozenset(), profiles={"dev": ("a",), "all": servers}, default="all")
+    for target in ("/mcp", "/mcp/", "/mcp/all", "/messages?sessionId=x"):
+        route = post(target=target, surface=surface)
+        assert isinstance(route, McpRoute)
+        assert route.opening.server == "all"
+    stream = routed("/sse", method="GET", surface=surface)
+    assert isinstance(stream, McpRoute) and isinstance(stream.opening, EventPipeOpening)
+    assert (stream.opening.server, stream.opening.endpoint) == ("all", "/messages")
+    assert status_of(routed("/ws", method="GET", surface=surface)) == 426
+    upload = routed("/upload", method="POST", surface=surface)
+    assert status_of(upload) == status_of(
+        routed("/upload", method="POST", surface=Surface(servers, HOSTS, frozenset()))
+    )
+    missing = routed("/mpc", surface=surface)
+    assert isinstance(missing, Refused) and {"/mcp", "/ws"} <= set(json.loads(missing.body)["endpoints"])
+    with pytest.raises(LocalProtocolError):
+        Surface(servers, HOSTS, frozenset(), default="all")
 
 
 @pytest.mark.parametrize(
