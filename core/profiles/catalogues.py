@@ -12,7 +12,7 @@ from typing import Final
 from ..search.index import Index
 from .client_kind import ClientKind
 
-CATALOGUES_MAX: Final = 64
+CATALOGUES_MAX: Final = 16
 """Kinds of clients whose indexes are kept. At it: the one that was used least lately is dropped, and made again."""
 TOOLS_MAX: Final = 5_000
 """Tools in one index. Two hundred take about a megabyte. At it: the tools of the servers that come last are not
