@@ -29,7 +29,12 @@ RULES = AccessRules(tools=(("write_file", AccessRule(groups=("staff",))), ("list
 
 
 def meeting(
-    down: str = "pipe", era: Era = Era.HANDSHAKE, *, rules: AccessRules | None = None, **rest: Any
+    down: str = "pipe",
+    era: Era = Era.HANDSHAKE,
+    *,
+    rules: AccessRules | None = None,
+    alias: str | None = None,
+    **rest: Any,
 ) -> tuple[Dialogue, Client, Server, Server]:
     """Returns a client that has met the profile, and its two servers, of which none is started yet."""
     handshake = Era.HANDSHAKE
@@ -37,7 +42,7 @@ def meeting(
         ServerPlan(id="alpha", kind=Kind.PIPE, era=handshake, access=rules),
         ServerPlan(id="beta", kind=Kind.PIPE, era=handshake),
     ]
-    shown = (ProfileServer("alpha"), ProfileServer("beta"))
+    shown = (ProfileServer("alpha", alias), ProfileServer("beta"))
     play = Dialogue(*servers, profiles=(Profile("all", shown, has_search=True),))
     alice = play.client("alice", down, server="all", era=era, **rest)
     if era is Era.HANDSHAKE:
@@ -286,11 +291,15 @@ VALUES = st.recursive(
 
 @settings(max_examples=25)
 @given(
-    name=NAMES, arguments=st.none() | st.dictionaries(st.sampled_from(["name", "arguments", "a"]), VALUES, max_size=3)
+    name=NAMES,
+    alias=st.sampled_from([None, ""]),
+    arguments=st.none() | st.dictionaries(st.sampled_from(["name", "arguments", "a"]), VALUES, max_size=3),
 )
-def test_a_call_of_a_shown_name_is_the_direct_call(name: str, arguments: dict[str, Any] | None) -> None:
+def test_a_call_of_a_shown_name_is_the_direct_call(
+    name: str, alias: str | None, arguments: dict[str, Any] | None
+) -> None:
     """The server gets the very same, but for the number of the request."""
-    play, alice, alpha, _beta = meeting()
+    play, alice, alpha, _beta = meeting(alias=alias)
     fill(play, alice, {"name": name, "inputSchema": OPEN})
     (shown,) = names_of(result_of(play, alice, "search_tools", query="", server="alpha"))
     inner = {"name": shown} | ({} if arguments is None else {"arguments": arguments})
