@@ -516,6 +516,8 @@ LIMIT_TESTS: Final = {
     "core/profiles/aliases.py::ALIAS_MAX_CHARS": (
         "core/profiles/test_aliases.py::test_a_text_that_is_no_alias_is_refused"
     ),
+    "core/profiles/catalogues.py::CATALOGUES_MAX": "core/profiles/test_catalogues.py::test_indexes_are_bounded",
+    "core/profiles/catalogues.py::TOOLS_MAX": "core/profiles/test_catalogues.py::test_tools_of_an_index_are_bounded",
     "core/profiles/names.py::CATALOGUE_MAX": "core/profiles/test_names.py::test_a_catalogue_is_bounded",
     "core/profiles/names.py::GUESS_MAX_CHARS": (
         "core/profiles/test_names.py::test_a8_candidates_are_found_for_names_of_some_length_only"

@@ -96,6 +96,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/bridge",
         "core/downstream",
         "core/jsonrpc",
+        "core/search",
         "core/state",
         "core/subscriptions",
     ),

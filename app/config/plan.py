@@ -97,7 +97,13 @@ def to_plan(
 
 def _profile(profile: profile_settings.Profile) -> Profile:
     servers = tuple(ProfileServer(shown.id, shown.alias) for shown in servers_of(profile))
-    return Profile(profile.id, servers, list_wait_s=profile.list_wait_seconds, keeps_lists=True)
+    return Profile(
+        profile.id,
+        servers,
+        list_wait_s=profile.list_wait_seconds,
+        keeps_lists=True,
+        has_search=profile.tools == "search",
+    )
 
 
 def affinity_of(settings: Settings) -> Affinity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -30,6 +30,13 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         tuple[str | ProfileServer, ...],
         Meta(min_length=1, description="Its servers, by id, or with an alias: {id: filesystem, alias: fs}."),
     ]
+    tools: Annotated[
+        Literal["all", "search"],
+        about(
+            "all: list the tools of the servers; search: list search_tools, call_tool and call_read_only_tool instead, "
+            "by which clients find and call them."
+        ),
+    ] = "all"
     list_wait_seconds: Annotated[
         Seconds, about("How long a list waits for servers of which nothing is known yet. The others are listed then.")
     ] = 3.0

@@ -334,6 +334,8 @@ class Profile(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Seconds that a list waits for servers of which nothing is known yet."""
     keeps_lists: bool = False
     """Lists of servers are stored, and shown after a restart until the servers have listed anew."""
+    has_search: bool = False
+    """Clients are shown tools that search and call, instead of the tools of the servers."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,10 +91,9 @@ class FrontListen:
         parts: by server.
     """
 
-    def __init__(self, subscription: Subscription) -> None:
-        wanted = subscription.wanted
+    def __init__(self, subscription: Subscription, changing: ListenFilter) -> None:
         self.subscription = subscription
-        self.lists = ListenFilter(wanted.tools, wanted.prompts, wanted.resources)
+        self.lists = subscription.wanted & changing
         self.parts: dict[str, Part] = {}
 
     @property
@@ -134,6 +133,7 @@ class Listens:
         rewriter: rewrites URIs.
         receive_change: handles the notification of a server that a list has changed. True if the client is to be told
             now.
+        changing: the lists of the profile that may change.
     """
 
     def __init__(
@@ -143,12 +143,14 @@ class Listens:
         legs: Legs,
         rewriter: Rewriter,
         receive_change: Callable[[Front, str, str], bool],
+        changing: ListenFilter,
     ) -> None:
         self._context = context
         self._client_listens = client_listens
         self._legs = legs
         self._rewriter = rewriter
         self._receive_change = receive_change
+        self._changing = changing
         self._open: dict[tuple[str, ExchangeKey], tuple[Front, FrontListen]] = {}
 
     # --- Clients ----------------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class Listens:
         machine = Listen(exchange.id_raw, wanted, queue_max=self._context.limits.held_per_session_max)
         subscription = Subscription(exchange, machine)
         front.session.begin_listen(subscription)
-        listen = FrontListen(subscription)
+        listen = FrontListen(subscription, self._changing)
         for server, (uris, tasks) in _split(wanted, route_uri, server_of).items():
             named = ListenFilter(uris=frozenset(uris), tasks=frozenset(tasks))
             listen.parts[server] = Part(listen.lists | named, uris)

@@ -124,14 +124,17 @@ class _Fetch:
 class _Wait:
     """A client's request for a list, and the servers that it waits for."""
 
-    def __init__(self, front: Front, exchange: Exchange, kind: ClientKind) -> None:
+    def __init__(self, front: Front, exchange: Exchange, kind: ClientKind, then: Then | None) -> None:
         self.front = front
         self.exchange = exchange
         self.kind = kind
+        self.then = then
         self.missing: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
 
+Then = Callable[[ClientKind, Mapping[str, Mapping[str, bytes]], Mapping[str, str]], None]
+"""Handles the lists of servers: the kind of the client, the entries by server and name, and why servers are missing."""
 Place = tuple[ClientKind, str, str]
 """A kind of clients, a server, and the method of the list."""
 
@@ -170,12 +173,12 @@ class Lists:
 
     # --- From clients -----------------------------------------------------------------------------------------------
 
-    def request(self, front: Front, exchange: Exchange) -> None:
-        """Answers a request for a list, now or when its servers have answered."""
+    def request(self, front: Front, exchange: Exchange, then: Then | None = None) -> None:
+        """Answers a request for a list, now or when its servers have answered. With `then`, that gets what it has."""
         kind = self.kind_of(front, exchange)
         front.record_list(exchange, kind)
         kept = self._of_kind(kind)
-        wait = _Wait(front, exchange, kind)
+        wait = _Wait(front, exchange, kind, then)
         for server in self._view.servers:
             place = kind, server, exchange.method
             if not self._shows(server, kind.grants):
@@ -251,6 +254,11 @@ class Lists:
         """Returns what is known of the names of servers that clients of a kind may see."""
         servers = [server for server in self._view.servers if self._shows(server, kind.grants)]
         return _Snapshots(servers, self._kept.get(kind, {}))
+
+    def entry(self, kind: ClientKind, method: str, name: str) -> bytes | None:
+        """Returns an entry as clients of a kind were last shown it."""
+        lists = [found for (_, listed), found in self._kept.get(kind, {}).items() if listed == method]
+        return next((found.entries[name] for found in lists if name in found.entries), None)
 
     def kind_of(self, front: Front, exchange: Exchange) -> ClientKind:
         """Returns the kind of the client that sent a request."""
@@ -427,8 +435,13 @@ class Lists:
         if exchange.is_over:
             return
         kept = self._of_kind(wait.kind)
-        lists = [found for server in self._view.servers if (found := kept.get((server, method))) is not None]
-        absent = wait.failed | wait.missing
+        by_server = {
+            server: found for server in self._view.servers if (found := kept.get((server, method))) is not None
+        }
+        lists, absent = list(by_server.values()), wait.failed | wait.missing
+        if wait.then is not None:
+            wait.then(wait.kind, {server: one.entries for server, one in by_server.items()}, absent)
+            return
         if absent and not lists:
             text = f"no server of {self._view.id} can be asked: " + "; ".join(
                 f"{id}: {why}" for id, why in absent.items()

@@ -10,6 +10,7 @@ from msgspec import Raw
 from ..base.plan import Profile
 from ..base.revisions import LATEST_MODERN, Features
 from ..bridge import task_support
+from ..search.answers import SURFACE
 from .aliases import Aliases
 from .instructions import Instructions
 from .names import Names
@@ -38,13 +39,18 @@ class ProfileView:
         self.list_wait_s = profile.list_wait_s
         aliases = Aliases({server.id: server.alias for server in profile.servers})
         self.instructions = Instructions(aliases)
-        self.names = Names(aliases, {}, longest=profile.longest_name)
+        self.has_search = profile.has_search
+        self.names = Names(aliases, {}, own=SURFACE if profile.has_search else (), longest=profile.longest_name)
         self.rewriter = Rewriter(self.names, Uris(aliases))
         self._info = {"name": profile.id, "version": version}
 
+    def is_constant(self, method: str) -> bool:
+        """True for a notification of the change of a list that never changes."""
+        return self.has_search and method == "notifications/tools/list_changed"
+
     def handshake(self, features: Features, instructions: str) -> bytes:
         """Returns the result of `initialize` for a client of that revision."""
-        offered = msgspec.json.encode(_capabilities(has_completions=features.completions) | {"logging": {}})
+        offered = msgspec.json.encode(self._capabilities(has_completions=features.completions) | {"logging": {}})
         if self.has_tasks and features.tasks:
             offered = task_support.declare_legacy(offered)
         found = {"protocolVersion": features.revision, "capabilities": Raw(offered), "serverInfo": self._info}
@@ -52,7 +58,7 @@ class ProfileView:
 
     def discovery(self, instructions: str = "") -> bytes:
         """Returns the result of `server/discover`."""
-        offered = msgspec.json.encode(_capabilities(has_completions=True))
+        offered = msgspec.json.encode(self._capabilities(has_completions=True))
         if self.has_tasks:
             offered = task_support.declare_modern(offered)
         found = {
@@ -65,9 +71,9 @@ class ProfileView:
         }
         return msgspec.json.encode(found | ({"instructions": instructions} if instructions else {}))
 
-
-def _capabilities(*, has_completions: bool) -> dict[str, object]:
-    """Returns what can be honoured whatever the servers have: a list may be empty, and so may a completion."""
-    changes = {"listChanged": True}
-    found: dict[str, object] = {"tools": changes, "prompts": changes, "resources": changes | {"subscribe": True}}
-    return found | ({"completions": {}} if has_completions else {})
+    def _capabilities(self, *, has_completions: bool) -> dict[str, object]:
+        """Returns what can be honoured whatever the servers have: a list may be empty, and so may a completion."""
+        changes = {"listChanged": True}
+        tools = {} if self.has_search else changes
+        found: dict[str, object] = {"tools": tools, "prompts": changes, "resources": changes | {"subscribe": True}}
+        return found | ({"completions": {}} if has_completions else {})

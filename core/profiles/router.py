@@ -30,6 +30,7 @@ from ..state.exchange import Exchange, ExchangeInput
 from ..state.feature import TimerHandler
 from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
+from ..state.listen_filter import ListenFilter
 from ..state.ports import SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
 from ..state.storage_orders import StorageOrders
@@ -40,6 +41,7 @@ from .lists import Lists
 from .names import Route
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, unknown_name
+from .search_surface import SEARCHABLE, SearchSurface
 from .snapshots import Snapshots
 
 NO_VALUES = b'{"completion":{"values":[]}}'
@@ -92,7 +94,10 @@ class ProfileRouter:
             self._shows,
             self._tell_change,
         )
-        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, self._lists.receive_change)
+        self._surface = SearchSurface(downstream.responder, self._view, self._lists, self._shows)
+        changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
+        receive_change = self._lists.receive_change
+        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, receive_change, changing)
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
             "profile list": self._lists.handle_wait,
@@ -164,10 +169,14 @@ class ProfileRouter:
     def request(self, session: Session, exchange: Exchange) -> None:
         """Sends a client's request to the servers that it is for."""
         front, method = self._fronts[session.sid], exchange.method
-        if method in LISTINGS:
+        if self._view.has_search and method in SEARCHABLE:
+            params = self._surface.receive(front, exchange)
+            if params is not None:
+                self._send_on(front, exchange, params)
+        elif method in LISTINGS:
             self._lists.request(front, exchange)
         elif method in NAMING:
-            self._send_on(front, exchange)
+            self._send_on(front, exchange, exchange.params)
         elif method.startswith("tasks/") and method in methods_of(is_stateless=session.is_stateless):
             self._request_about_task(front, exchange)
         elif method == LISTEN and session.is_stateless:
@@ -181,13 +190,13 @@ class ProfileRouter:
         else:
             self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
-    def _send_on(self, front: Front, exchange: Exchange) -> None:
+    def _send_on(self, front: Front, exchange: Exchange, params: bytes | None) -> None:
         session = front.session
         try:
             kind = self._lists.kind_of(front, exchange)
-            found = self._view.rewriter.address(exchange.method, exchange.params, self._lists.snapshots(kind))
+            found = self._view.rewriter.address(exchange.method, params, self._lists.snapshots(kind))
             if found is None or not self._shows(found.server, kind.grants):
-                raise unknown_name(exchange.method, exchange.params)
+                raise unknown_name(exchange.method, params)
         except RemoteProtocolError as error:
             self._responder.fail(session, exchange, error.rpc_code, error.message, error.data)
             return
@@ -362,6 +371,8 @@ class ProfileRouter:
     ) -> None:
         if method in LIST_CHANGES and not self._lists.receive_change(front, leg.server, method):
             return
+        if self._view.is_constant(method):
+            return
         params = envelope.decode(message).params
         if params is not None:
             shown = self._view.rewriter.message(leg.server, method, params)
@@ -373,7 +384,7 @@ class ProfileRouter:
 
     def _tell_change(self, front: Front, method: str) -> None:
         """Tells a client that a list has changed."""
-        if self._fronts.get(front.session.sid) is front:
+        if self._fronts.get(front.session.sid) is front and not self._view.is_constant(method):
             self._responder.deliver(front.session, method, envelope.encode_notification(method, None), None)
 
     def _handle_change(self, sid: str, change: tuple[str, str]) -> None:

@@ -32,6 +32,7 @@ LINE_MAX_CHARS: Final = 160
 SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
 CALL_READ_ONLY_TOOL: Final = "call_read_only_tool"
+SURFACE: Final = (SEARCH_TOOLS, CALL_TOOL, CALL_READ_ONLY_TOOL)
 
 _SEARCH: Final = b"""{
 "name": "search_tools", "title": "Search tools", "description": "",
@@ -83,6 +84,7 @@ def answer_search(
     features: Features,
     *,
     allowed: Callable[[str], bool] | None = None,
+    missing: Mapping[str, str] = {},
 ) -> bytes:
     """Returns the result of a call of `search_tools`, a JSON object: text, and the same as `structuredContent` where
     the client's revision has that.
@@ -93,13 +95,16 @@ def answer_search(
         servers: what each server is for, by its alias: those that the caller may know.
         features: those of the client's revision.
         allowed: True for the name of a tool that the caller may know.
+        missing: why servers are missing in the index, by their aliases.
     """
     try:
         asked = msgspec.json.decode(arguments, type=_Arguments, strict=False)  # models write numbers as texts
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _result(f"{error}. Expected a text as query, and at will server (text), limit and offset (integers).")
+        return error_result(
+            f"{error}. Expected a text as query, and at will server (text), limit and offset (integers)."
+        )
     if asked.server is not None and asked.server not in servers:
-        return _result(f"There is no server {_line(asked.server)!r}. Servers:\n{_lines(servers.items())}")
+        return error_result(f"There is no server {_line(asked.server)!r}. Servers:\n{_lines(servers.items())}")
     found = index.search(
         asked.query,
         server=asked.server,
@@ -108,7 +113,11 @@ def answer_search(
         allowed=allowed,
     )
     text, structured = _told(found, asked, servers)
-    return _result(text, structured if features.structured else None, is_error=False)
+    if missing:
+        told = {alias: _line(why) for alias, why in missing.items()}
+        structured["missing"] = told
+        text += f"\n\nTools of these servers are missing, search again later:\n{_lines(told.items())}"
+    return _result(text, structured if features.structured else None)
 
 
 def _told(found: Found, asked: _Arguments, servers: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -167,10 +176,13 @@ def _lines(named: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {_line(about)}" if about else f"- {name}" for name, about in named)
 
 
-def _result(text: str, structured: dict[str, Any] | None = None, *, is_error: bool = True) -> bytes:
+def error_result(text: str) -> bytes:
+    """Returns the result of a call that cannot be done, with what is wrong, for the model."""
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": True})
+
+
+def _result(text: str, structured: dict[str, Any] | None) -> bytes:
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-    if is_error:
-        result["isError"] = True
     if structured is not None:
         result["structuredContent"] = structured
     return msgspec.json.encode(result)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -23,9 +24,13 @@ TOOLBOX = (sys.executable, str(Path(__file__).parents[1] / "peers/toolbox.py"))
 
 
 @asynccontextmanager
-async def gateway(*servers: Server, auth: Auth = Auth()) -> AsyncIterator[Gateway]:  # noqa: B008 - it is frozen
+async def gateway(
+    *servers: Server,
+    auth: Auth = Auth(),  # noqa: B008 - it is frozen
+    tools: Literal["all", "search"] = "all",
+) -> AsyncIterator[Gateway]:
     shown = tuple(ProfileServer(id=server.id, alias="one" if server.id == "first" else None) for server in servers)
-    profile = Profile(id="both", servers=shown)
+    profile = Profile(id="both", servers=shown, tools=tools)
     settings = Settings(core=Core(port=0, drain_seconds=5.0), auth=auth, servers=servers, profiles=(profile,))
     with anyio.fail_after(6 * PATIENCE_S):
         async with running(settings, listen=True, is_lasting=False) as found:
@@ -81,4 +86,34 @@ async def test_who_may_not_use_a_server_does_not_see_it() -> None:
             await caller.initialize()
             assert {shown.partition("__")[0] for shown in await names(caller)} == expected
             answer = await caller.request("tools/call", {"name": "second__environment", "arguments": {}})
+            assert ("result" in answer) == (name == "alice")
+
+
+async def test_who_searches_finds_and_calls_what_it_may_use() -> None:
+    tokens = tuple(
+        Token(name=name, sha256=digest_of(name).hex(), groups=groups)
+        for name, groups in (("alice", ("a",)), ("bob", ()))
+    )
+    guarded = server("second", access=Access(groups=("a",)))
+    async with gateway(server("first"), guarded, auth=Auth(tokens=tokens), tools="search") as found:
+        for name, expected in (("alice", {"one", "second"}), ("bob", {"one"})):
+            caller = Caller(f"{found.base_url}/mcp/both", {"authorization": f"Bearer {name}"})
+            await caller.initialize()
+            assert await names(caller) == ["call_read_only_tool", "call_tool", "search_tools"]
+
+            async def call(tool: str, caller: Caller = caller, **arguments: Any) -> dict[str, Any]:
+                answer: dict[str, Any] = await caller.request("tools/call", {"name": tool, "arguments": arguments})
+                return answer
+
+            hits = (await call("search_tools", query="environment"))["result"]["structuredContent"]["tools"]
+            shown = [tool["name"] for tool in hits if tool["name"].endswith("__environment")]
+            assert {one.partition("__")[0] for one in shown} == expected
+            pids = set()
+            for one in shown:
+                result = (await call("call_tool", name=one, arguments={}))["result"]
+                direct = (await call(one))["result"]
+                for answer in (result, direct):
+                    pids.add(json.loads(answer["content"][0]["text"])["pid"])
+            assert len(pids) == len(expected)
+            answer = await call("call_tool", name="second__environment", arguments={})
             assert ("result" in answer) == (name == "alice")
