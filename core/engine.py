@@ -101,7 +101,7 @@ class Engine:
         )
         self._tasks, self._files, self._features = features.tasks, features.files, features.present
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
-        routers = profile_routers(context, downstream, router)
+        routers = profile_routers(context, downstream, router, subscriptions.client_listens, features.tasks)
 
         def router_of(endpoint: str) -> SessionRouter:
             return routers.get(endpoint, router)

@@ -97,6 +97,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/downstream",
         "core/jsonrpc",
         "core/state",
+        "core/subscriptions",
     ),
     "core/routing": (
         "core/base",

@@ -34,6 +34,8 @@ from .related_task import with_related as with_related
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The name of the extension in capabilities."""
 
+UNKNOWN: Final = "Task not found: there is none of that id, or its time is over"
+"""The error for a request about a task that its client has not, or has no more."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 STATUSES: Final = ("working", "input_required", *sorted(TERMINAL))
 
@@ -278,6 +280,14 @@ class _Names(NamedTuple):
 
 _LEGACY: Final = _Names("ttl", "pollInterval", CLAUSE)
 _MODERN: Final = _Names("ttlMs", "pollIntervalMs", CLAUSE_MODERN)
+
+_LEGACY_METHODS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
+_MODERN_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+
+
+def methods_of(*, is_stateless: bool) -> frozenset[str]:
+    """Returns the requests about tasks that clients of an era may send."""
+    return _MODERN_METHODS if is_stateless else _LEGACY_METHODS
 
 
 def _parts(task: TaskFields, names: _Names) -> dict[str, bytes]:

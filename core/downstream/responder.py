@@ -182,7 +182,7 @@ class Responder:
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Sends a notification on the stream of a request, or drops it."""
-        if exchange.reply.can_stream:
+        if not exchange.reply.take_notification(message) and exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message)
 
     def tell_outside(self, session: Session, message: bytes) -> None:
@@ -248,6 +248,10 @@ class Responder:
         The stream where it was sent before may be gone for good. The client's response is accepted all the same: a
         question that is held may have been sent as well.
         """
+        if session.replies is not None:
+            params = envelope.decode(message).params
+            session.replies.ask(session, session.questions[number], params, related)
+            return
         session.drop_held_question(number)
         stream = self._stream_for(session, session.questions[number].method, related)
         if stream is not None:
@@ -329,7 +333,7 @@ class Responder:
             params: those of the server's `notifications/cancelled`, an object with each member once.
         """
         question = session.questions.get(number)
-        if session.replies is not None and (question is None or question.of_task is None):
+        if session.replies is not None and not (session.is_stateless and question is not None and question.of_task):
             session.replies.cancel_question(session, number)
             return
         self._drop_question(session, number)

@@ -148,7 +148,8 @@ class StatelessResponder:
 
     def receive_settled(self, session: Session) -> None:
         """Handles the end of a request: a session that was for it alone ends, too."""
-        if self._by_affinity.is_for_one(session) and not session.exchanges and not self._suspended_calls.holds(session):
+        is_idle = not session.exchanges and not self._suspended_calls.holds(session)
+        if is_idle and self._by_affinity.is_for_one(session) and not session.router.is_used(session):
             self._sessions.close_session(session, "its request is over")
 
     def close_session(self, session: Session) -> None:

@@ -22,6 +22,7 @@ from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
 from ..state.session import PendingQuestion, Session
 from ..state.stream import Stream
+from .client_kind import ClientKind
 
 NO_CHANNEL = ChannelId(0)
 
@@ -65,6 +66,7 @@ class Front:
         initialize: the params of its client's `initialize`; b"" for a client without sessions.
         legs: its legs, by server.
         sent_on: its requests that are sent on, by their keys: the leg, and the request there.
+        listed: its client's latest request for each list, by method, with the kind of client that it came from.
         level: the params of its client's `logging/setLevel`; None if it sent none.
     """
 
@@ -73,6 +75,7 @@ class Front:
         self.initialize = initialize
         self.legs: dict[str, Leg] = {}
         self.sent_on: dict[ExchangeKey, tuple[Leg, Exchange]] = {}
+        self.listed: dict[str, tuple[Exchange, ClientKind]] = {}
         self.level: bytes | None = None
 
     def send_on(self, exchange: Exchange, leg: Leg, inner: Exchange) -> None:
@@ -82,6 +85,10 @@ class Front:
     def take_sent(self, exchange: Exchange) -> tuple[Leg, Exchange] | None:
         """Removes and returns the leg that a request was sent on, and the request there; None if it was not."""
         return self.sent_on.pop(exchange.key, None)
+
+    def record_list(self, exchange: Exchange, kind: ClientKind) -> None:
+        """Records a request for a list."""
+        self.listed[exchange.method] = exchange, kind
 
     def set_level(self, params: bytes) -> None:
         """Takes the params of the client's `logging/setLevel`."""
@@ -95,6 +102,8 @@ class Front:
 
 Notify = Callable[[Front, Leg, str, bytes, Exchange | None], None]
 """Handles a notification of a server: its method, its message, and the client's request that it belongs to."""
+Open = Callable[[Front, Leg], None]
+"""Handles a leg that was opened."""
 Ask = Callable[[Front, Leg, PendingQuestion, bytes | None, Exchange | None], None]
 """Handles a server request: the question, whose number is its id on the leg, its params, and the client's request that
 it belongs to."""
@@ -133,7 +142,11 @@ class _Replies:
         leg = self._front.legs.get(self._server)
         if leg is None:
             return
-        number = session.record_question(question._replace(stream=Stream(None)))
+        # A question of a task has a number already, and is asked once more for each `tasks/result`.
+        question = question._replace(stream=Stream(None))
+        if question.number:
+            session.replace_question(question)
+        number = question.number or session.record_question(question)
         recorded = session.questions[number]
         self._ask(self._front, leg, recorded, params, self._front.exchange_of(related))
 
@@ -151,7 +164,9 @@ class _Replies:
         pass
 
     def receive_settled(self, session: Session) -> None:
-        pass
+        front = self._front.session
+        if front.replies is not None:
+            front.replies.receive_settled(front)
 
     def close_session(self, session: Session) -> None:
         leg = self._front.legs.get(self._server)
@@ -176,16 +191,24 @@ class Legs:
     Args:
         router: routes the requests of all legs to their servers.
         notify, ask: handle what servers say unasked.
+        opened: handles a new leg.
     """
 
     def __init__(
-        self, sessions: Sessions, responder: Responder, router: SessionRouter, notify: Notify, ask: Ask
+        self,
+        sessions: Sessions,
+        responder: Responder,
+        router: SessionRouter,
+        notify: Notify,
+        ask: Ask,
+        opened: Open,
     ) -> None:
         self._sessions = sessions
         self._responder = responder
         self._router = router
         self._notify = notify
         self._ask = ask
+        self._opened = opened
 
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
@@ -204,6 +227,7 @@ class Legs:
             reply = LegReply(partial(self._receive_handshake, front, leg))
             frame = Frame(id_raw=b"0", method="initialize", params=front.initialize)
             self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, front.session.headers)
+        self._opened(front, leg)
         return leg
 
     def _receive_handshake(self, front: Front, leg: Leg, reply: LegReply, message: bytes) -> None:

@@ -4,6 +4,9 @@ What a server has listed is kept, for clients of one kind, and shown from then o
 when it says that its list has changed, or when what it said is too old; what is kept is shown meanwhile. A list waits
 for a server of which nothing is known, but not for long, and says which servers are missing.
 
+Clients are told of a change if what they are shown differs: the list is read again first, some moments after the
+notification of the server. A server that was missing in a list, and answers later, is a change, too.
+
 Source: 2026-07-28 server/tools, "Listing Tools"; server/utilities/caching.
 """
 
@@ -17,7 +20,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
-from ..base.events import Headers
 from ..base.grants import NO_GRANTS, Grants
 from ..bridge.capabilities import fingerprint
 from ..bridge.request_name import sole_member
@@ -26,6 +28,7 @@ from ..jsonrpc import envelope
 from ..jsonrpc.splice import elements, members, remove_members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
+from .client_kind import ClientKind
 from .legs import Front, Leg, LegReply, Legs
 from .profile import ProfileView
 from .rewriting import LISTINGS, Snapshot
@@ -40,6 +43,10 @@ KINDS_MAX: Final = 256
 """Kinds of clients whose lists are kept. At it: those that were used least lately are dropped, and asked for again."""
 TTL_MAX_S: Final = 300.0
 """Seconds for which a list is kept at most. After it: the server is asked again, behind the next list."""
+CHANGE_JOIN_S: Final = 0.2
+"""Seconds from a server's notification to the reading of its list. Servers often send several at once."""
+INCOMPLETE_TTL_MS: Final = 1000
+"""Milliseconds for which a client may keep a list in which servers are missing."""
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
 SERVERS: Final = "dev.isthmus/servers"
@@ -50,17 +57,7 @@ _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
-
-
-class ClientKind(NamedTuple):
-    """The properties of a client that a server's answers may depend on. Lists are kept for all clients of a kind."""
-
-    principal: str
-    headers: Headers
-    is_stateless: bool
-    revision: str
-    capabilities: str
-    grants: Grants
+_CHANGES: Final = {listing: method for method, listings in _CHANGED.items() for listing in listings}
 
 
 class Kept(NamedTuple):
@@ -104,7 +101,13 @@ class _Snapshots(Mapping[str, Snapshot]):
 
 
 class _Fetch:
-    """A list of a server that is being read. `waiting`: the requests of clients that wait for it."""
+    """A list of a server that is being read.
+
+    Attributes:
+        waiting: the requests of clients that wait for it.
+        watching: the sessions whose clients are told if it differs from what they were shown.
+        is_outdated: the list has changed meanwhile.
+    """
 
     def __init__(self, method: str, params: bytes) -> None:
         self.method = method
@@ -112,6 +115,16 @@ class _Fetch:
         self.pages: list[bytes] = []
         self.size_bytes = 0
         self.waiting: list[_Wait] = []
+        self.watching: dict[str, Front] = {}
+        self.is_outdated = False
+
+    def watch(self, front: Front) -> None:
+        """Lets the client of a session be told if the list differs."""
+        self.watching[front.session.sid] = front
+
+    def begin_again(self) -> None:
+        """Forgets what was read."""
+        self.pages, self.size_bytes, self.is_outdated = [], 0, False
 
 
 class _Wait:
@@ -135,6 +148,7 @@ class Lists:
     Args:
         legs: opens legs to servers.
         shows: returns whether a server exists for a caller with these grants.
+        changed: tells the client of a session that a list has changed, by the method of the notification.
     """
 
     def __init__(
@@ -144,12 +158,14 @@ class Lists:
         view: ProfileView,
         legs: Legs,
         shows: Callable[[str, Grants], bool],
+        changed: Callable[[Front, str], None],
     ) -> None:
         self._context = context
         self._responder = responder
         self._view = view
         self._legs = legs
         self._shows = shows
+        self._changed = changed
         self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
         self._fetches: dict[Place, _Fetch] = {}
         self._waits: dict[tuple[str, ExchangeKey], _Wait] = {}
@@ -160,6 +176,7 @@ class Lists:
     def request(self, front: Front, exchange: Exchange) -> None:
         """Answers a request for a list, now or when its servers have answered."""
         kind = self.kind_of(front, exchange)
+        front.record_list(exchange, kind)
         kept = self._of_kind(kind)
         wait = _Wait(front, exchange, kind)
         for server in self._view.servers:
@@ -223,14 +240,38 @@ class Lists:
 
     # --- From servers -----------------------------------------------------------------------------------------------
 
-    def receive_change(self, front: Front, server: str, method: str) -> None:
-        """Handles a notification that lists of a server have changed: what is kept of them is too old."""
+    def receive_change(self, front: Front, server: str, method: str) -> bool:
+        """Handles a notification that lists of a server have changed. True if the client is to be told now; else it is
+        told if what it is shown differs."""
         for kind, kept in self._kept.items():
             if kind.principal == front.session.principal:
                 for changed in _CHANGED.get(method, ()):
                     found = kept.get((server, changed))
                     if found is not None:
                         kept[server, changed] = found._replace(expires_at=self._context.now)
+        # Rules of access need the grants of a request that is still open.
+        if self._context.servers[server].access is not None or not self._shown_lists(front, server, method):
+            return True
+        at = self._context.now + CHANGE_JOIN_S
+        self._context.timers.set(("profile change", (front.session.sid, (server, method))), at, "changed lists")
+        return False
+
+    def _shown_lists(self, front: Front, server: str, method: str) -> list[tuple[Exchange, ClientKind]]:
+        """Returns the client's latest requests for those of the lists in which it was shown the server."""
+        listed = [front.listed[listing] for listing in _CHANGED.get(method, ()) if listing in front.listed]
+        return [(exchange, kind) for exchange, kind in listed if (server, exchange.method) in self._kept.get(kind, {})]
+
+    def read_again(self, front: Front, server: str, method: str) -> None:
+        """Reads lists again that have changed, to tell the client of it if they differ."""
+        for exchange, kind in self._shown_lists(front, server, method):
+            running = self._fetches.get((kind, server, exchange.method))
+            if running is not None:
+                running.is_outdated = True
+            fetch = running or self._fetch(front, exchange, kind, server)
+            if isinstance(fetch, str):
+                self._changed(front, method)
+            else:
+                fetch.watch(front)
 
     def _fetch(self, front: Front, exchange: Exchange, kind: ClientKind, server: str) -> _Fetch | str:
         """Begins to read a list, unless it is being read. Returns what reads it, or why it cannot be read."""
@@ -269,27 +310,33 @@ class Lists:
         if frame.result is None:
             error = envelope.usable_error(frame.error or b"{}")
             is_absent = envelope.error_code(error) == METHOD_NOT_FOUND
-            self._end(fetch, place, "" if is_absent else envelope.text_of(envelope.member_of(error, "message")) or "")
+            text = envelope.text_of(envelope.member_of(error, "message")) or "it answered with an error"
+            self._end(fetch, place, leg, exchange, "" if is_absent else text)
             return
         fetch.pages.append(frame.result)
         fetch.size_bytes += len(frame.result)
         try:
             cursor = envelope.member_of(frame.result, "nextCursor")
         except RemoteProtocolError as fault:
-            self._end(fetch, place, fault.message)
+            self._end(fetch, place, leg, exchange, fault.message)
             return
         is_full = len(fetch.pages) >= PAGES_MAX or fetch.size_bytes >= LIST_MAX_BYTES
         if cursor in (None, b"null", b'""') or is_full:
             if cursor not in (None, b"null", b'""'):
                 self._context.note("warning", f"the rest of its {fetch.method} is left out: it is too long", leg.server)
-            self._end(fetch, place, "")
+            self._end(fetch, place, leg, exchange, "")
         else:
             assert cursor is not None
             self._read(fetch, place, leg, exchange, set_member(fetch.params, "cursor", cursor))
 
-    def _end(self, fetch: _Fetch, place: Place, problem: str) -> None:
+    def _end(self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, problem: str) -> None:
+        if fetch.is_outdated and not problem:
+            fetch.begin_again()
+            self._read(fetch, place, leg, exchange, fetch.params)
+            return
         kind, server, method = place
         del self._fetches[place]
+        kept_before = self._of_kind(kind).get((server, method))
         if not problem:
             try:
                 kept = self._keep(server, method, fetch.pages)
@@ -297,11 +344,18 @@ class Lists:
                 problem = f"its list cannot be read: {fault.message}"
             else:
                 self._of_kind(kind)[server, method] = kept
+                differs = kept_before is None or kept_before.entries != kept.entries
+        if problem or differs:
+            for front in fetch.watching.values():
+                self._changed(front, _CHANGES[method])
         for wait in fetch.waiting:
             wait.missing.pop(server, None)
             if problem:
                 wait.failed[server] = problem
-            if not wait.missing and self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait:
+            if self._waits.get((wait.front.session.sid, wait.exchange.key)) is not wait:
+                if not problem:
+                    self._changed(wait.front, _CHANGES[method])
+            elif not wait.missing:
                 self.withdraw(wait.front, wait.exchange)
                 self._answer(wait)
 
@@ -346,8 +400,12 @@ class Lists:
         for one in lists:
             for name, entry in one.entries.items():
                 entries.setdefault(name, entry)
+        ttl_ms = None
+        if session.is_stateless:
+            left_s = min((one.expires_at for one in lists), default=self._context.now) - self._context.now
+            ttl_ms = INCOMPLETE_TTL_MS if absent else max(int(left_s * 1000), 0)
         try:
-            result = _page(LISTINGS[method].array, entries, exchange.params, absent)
+            result = _page(LISTINGS[method].array, entries, exchange.params, absent, ttl_ms)
         except RemoteProtocolError as error:
             self._responder.fail(session, exchange, error.rpc_code, error.message)
             return
@@ -372,8 +430,13 @@ def _entries(result: bytes, array: str, name: str) -> list[tuple[str, bytes]]:
     return found
 
 
-def _page(array: str, entries: Mapping[str, bytes], params: bytes | None, absent: Mapping[str, str]) -> bytes:
+def _page(
+    array: str, entries: Mapping[str, bytes], params: bytes | None, absent: Mapping[str, str], ttl_ms: int | None
+) -> bytes:
     """Returns the result with the page that a client asks for.
+
+    Args:
+        ttl_ms: for how long the client may keep it; None for a client that knows no such thing.
 
     Raises:
         RemoteProtocolError: it asks for a page of another list.
@@ -395,6 +458,8 @@ def _page(array: str, entries: Mapping[str, bytes], params: bytes | None, absent
     parts = [b'{"%b":[' % array.encode(), b",".join(entries[name] for name in names[first:last]), b"]"]
     if last < len(names):
         parts.append(b',"nextCursor":' + msgspec.json.encode(f"{digest}-{last}"))
+    if ttl_ms is not None:
+        parts.append(b',"ttlMs":%d' % ttl_ms)
     if absent:
         parts.append(b',"_meta":' + msgspec.json.encode({SERVERS: dict(sorted(absent.items()))}))
     return b"".join((*parts, b"}"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from ..base.plan import Profile
 from ..base.revisions import LATEST_MODERN, Features
+from ..bridge import task_support
 from .aliases import Aliases
 from .names import Names
 from .rewriting import Rewriter
@@ -22,14 +24,16 @@ class ProfileView:
 
     Args:
         version: of this proxy.
+        has_tasks: its servers may have tasks, or the proxy makes tasks of their calls.
 
     Raises:
         LocalProtocolError: the aliases of its servers cannot be used. The text has a line for each problem.
     """
 
-    def __init__(self, profile: Profile, version: str) -> None:
+    def __init__(self, profile: Profile, version: str, *, has_tasks: bool) -> None:
         self.id = profile.id
         self.servers = tuple(server.id for server in profile.servers)
+        self.has_tasks = has_tasks
         self.list_wait_s = profile.list_wait_s
         aliases = Aliases({server.id: server.alias for server in profile.servers})
         self.names = Names(aliases, {}, longest=profile.longest_name)
@@ -38,21 +42,23 @@ class ProfileView:
 
     def handshake(self, features: Features) -> bytes:
         """Returns the result of `initialize` for a client of that revision."""
+        offered = msgspec.json.encode(_capabilities(has_completions=features.completions) | {"logging": {}})
+        if self.has_tasks and features.tasks:
+            offered = task_support.declare_legacy(offered)
         return msgspec.json.encode(
-            {
-                "protocolVersion": features.revision,
-                "capabilities": _capabilities(has_completions=features.completions) | {"logging": {}},
-                "serverInfo": self._info,
-            }
+            {"protocolVersion": features.revision, "capabilities": Raw(offered), "serverInfo": self._info}
         )
 
     def discovery(self) -> bytes:
         """Returns the result of `server/discover`."""
+        offered = msgspec.json.encode(_capabilities(has_completions=True))
+        if self.has_tasks:
+            offered = task_support.declare_modern(offered)
         return msgspec.json.encode(
             {
                 "resultType": "complete",
                 "supportedVersions": [LATEST_MODERN],
-                "capabilities": _capabilities(has_completions=True),
+                "capabilities": Raw(offered),
                 "ttlMs": DISCOVERY_TTL_MS,
                 "cacheScope": "private",
                 "_meta": {"io.modelcontextprotocol/serverInfo": self._info},

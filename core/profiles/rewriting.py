@@ -20,7 +20,6 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
-from ..base.methods import LISTEN
 from ..bridge.request_name import NAMED_BY, REFERENCED_BY, name_in, sole_member
 from ..jsonrpc.append import readable_members
 from ..jsonrpc.envelope import text_of
@@ -269,34 +268,11 @@ class Rewriter:
         (span,) = _values(params, path, Span(0, len(params)))
         return Addressed(found.server, found.raw, splice(params, [Edit(*span, msgspec.json.encode(found.raw))]))
 
-    def listen_params(self, server: str, params: bytes, snapshots: Mapping[str, Snapshot]) -> bytes:
-        """Returns the params of a `subscriptions/listen` for one server: with those of its URIs that are the server's.
-
-        URIs that are of no server, or of several, go to none of them.
-
-        Raises:
-            RemoteProtocolError: the URIs cannot be read in one way only.
-        """
-        path = ("notifications", "resourceSubscriptions")
-        wanted: bytes | None = params
-        for key in path:
-            if wanted is not None and key.casefold() in map(str.casefold, members(wanted)):
-                wanted = sole_member(wanted, key) or b""
-            else:
-                wanted = None
-        if wanted is None or wanted == b"null":
-            return params
-        raws = []
-        for start, stop in elements(wanted):
-            uri = text_of(wanted[start:stop])
-            if uri is None:
-                text = f"got a resource in {LISTEN} that is no text, expected a URI"
-                raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
-            found = None if self._uris.is_own(uri) else self._routed_uri(uri, snapshots)
-            if isinstance(found, Route) and found.server == server:
-                raws.append(found.raw)
-        (span,) = _values(params, path, Span(0, len(params)))
-        return splice(params, [Edit(*span, msgspec.json.encode(raws))])
+    def route_uri(self, uri: str, snapshots: Mapping[str, Snapshot]) -> Route | None:
+        """Returns the server of a URI that a client names, and the URI there. None if it is of no server, or of
+        several."""
+        found = None if self._uris.is_own(uri) else self._routed_uri(uri, snapshots)
+        return found if isinstance(found, Route) else None
 
     def _routed_name(self, kind: Kind, name: str, snapshots: Mapping[str, Snapshot]) -> Route | Unknown:
         found = self._names.route(kind, name)

@@ -16,21 +16,27 @@ from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, UPSTREAM
 from ..base.events import Headers
 from ..base.grants import Grants
 from ..base.log_levels import LEVELS
+from ..base.methods import LISTEN
 from ..base.plan import Profile
 from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge.discovery import introduction
+from ..bridge.tasks import UNKNOWN, methods_of, task_id
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
+from ..state.exchange import Exchange, ExchangeInput
 from ..state.feature import TimerHandler
 from ..state.link import Link
-from ..state.ports import SessionRouter
+from ..state.listen_filter import LISTS as LIST_CHANGES
+from ..state.ports import SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
+from ..subscriptions.client_listens import ClientListens
 from .legs import Front, Leg, LegReply, Legs, question_name, question_of
+from .listens import Listens
 from .lists import Lists
+from .names import Route
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, unknown_name
 
@@ -43,20 +49,42 @@ class ProfileRouter:
 
     Args:
         router: routes the requests of sessions with one server.
+        tasks: the tasks of all servers; None if this copy has none.
     """
 
-    def __init__(self, context: Context, downstream: Downstream, router: SessionRouter, profile: Profile) -> None:
+    def __init__(
+        self,
+        context: Context,
+        downstream: Downstream,
+        router: SessionRouter,
+        client_listens: ClientListens,
+        tasks: TaskDirectory | None,
+        profile: Profile,
+    ) -> None:
         self._context = context
         self._sessions = downstream.sessions
         self._responder = downstream.responder
         self._router = router
-        self._view = ProfileView(profile, context.plan.version)
+        self._tasks = tasks
+        has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
+        self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
         self._legs = Legs(
-            downstream.sessions, downstream.responder, router, self._receive_notification, self._receive_question
+            downstream.sessions,
+            downstream.responder,
+            router,
+            self._receive_notification,
+            self._receive_question,
+            lambda front, leg: self._listens.join(front, leg),
         )
-        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows)
+        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows, self._tell_change)
+        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, self._lists.receive_change)
         self._fronts: dict[str, Front] = {}
-        self.handle_list_wait = self._lists.handle_wait
+        self.timers: Mapping[str, TimerHandler] = {
+            "profile list": self._lists.handle_wait,
+            "profile change": self._handle_change,
+            "profile ack": self._listens.handle_ack,
+            "profile relisten": self._listens.handle_retry,
+        }
 
     def _shows(self, server: str, grants: Grants) -> bool:
         rules = self._context.servers[server].access
@@ -93,12 +121,15 @@ class ProfileRouter:
 
     def is_used(self, session: Session) -> bool:
         front = self._fronts.get(session.sid)
-        return front is not None and any(self._router.is_used(leg.session) for leg in front.legs.values())
+        legs = [] if front is None else [leg.session for leg in front.legs.values()]
+        return any(session.exchanges or self._router.is_used(session) for session in legs)
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: its legs end."""
         front = self._fronts.get(session.sid)
         if front is not None:
+            for exchange in list(session.exchanges.values()):
+                self._listens.withdraw(front, exchange)
             self._legs.close(front, "the session is over")
 
     def end(self, session: Session, questions: list[PendingQuestion]) -> None:
@@ -116,6 +147,10 @@ class ProfileRouter:
             self._lists.request(front, exchange)
         elif method in NAMING:
             self._send_on(front, exchange)
+        elif method.startswith("tasks/") and method in methods_of(is_stateless=session.is_stateless):
+            self._request_about_task(front, exchange)
+        elif method == LISTEN and session.is_stateless:
+            self._listen(front, exchange)
         elif method == "logging/setLevel" and not session.is_stateless:
             self._set_level(front, exchange)
         elif method == "server/discover" and session.is_stateless:
@@ -135,7 +170,11 @@ class ProfileRouter:
         except RemoteProtocolError as error:
             self._responder.fail(session, exchange, error.rpc_code, error.message, error.data)
             return
-        leg = self._legs.open(front, found.server)
+        self._send_to(front, exchange, found.server, found.params)
+
+    def _send_to(self, front: Front, exchange: Exchange, server: str, params: bytes | None) -> None:
+        session = front.session
+        leg = self._legs.open(front, server)
         if isinstance(leg, str):
             self._responder.fail(session, exchange, UPSTREAM_UNAVAILABLE, leg)
             return
@@ -147,7 +186,7 @@ class ProfileRouter:
             id_raw=exchange.id_raw,
             id_key=exchange.id_key,
             method=exchange.method,
-            params=found.params,
+            params=params,
             token_raw=exchange.token_raw,
             headers=exchange.headers,
             request=exchange.request,
@@ -175,6 +214,46 @@ class ProfileRouter:
             exchange.reply.refuse(reply.status, reply.challenge)
         exchange.mark_native(inner.is_native)
         self._responder.answer(front.session, exchange, message)
+
+    def _request_about_task(self, front: Front, exchange: Exchange) -> None:
+        """Sends a request about a task to the server of the task; lists those of all servers."""
+        session, tasks = front.session, self._tasks
+        if tasks is None or not self._view.has_tasks or not (session.is_stateless or session.features.tasks):
+            self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
+            return
+        grants = self._lists.kind_of(front, exchange).grants
+        if exchange.method == "tasks/list":
+            sids = {server: "" for server in self._view.servers if self._shows(server, grants)}
+            sids |= {server: leg.session.sid for server, leg in front.legs.items() if server in sids}
+            exchange.step(ExchangeInput.PREPARED)
+            exchange.receive_written(0, None)
+            tasks.list_of(session, exchange, sids)
+            return
+        server = self._server_of_task(session, task_id(exchange.params) or "", grants)
+        if server is None:
+            self._responder.fail(session, exchange, INVALID_PARAMS, UNKNOWN)
+        else:
+            self._send_to(front, exchange, server, exchange.params)
+
+    def _server_of_task(self, session: Session, id: str, grants: Grants) -> str | None:
+        server = None if self._tasks is None else self._tasks.server_of(session, id)
+        return server if server in self._view.servers and self._shows(server, grants) else None
+
+    def _listen(self, front: Front, exchange: Exchange) -> None:
+        kind = self._lists.kind_of(front, exchange)
+        snapshots = self._lists.snapshots(kind)
+
+        def route_uri(uri: str) -> Route | None:
+            route = self._view.rewriter.route_uri(uri, snapshots)
+            return route if route is not None and self._shows(route.server, kind.grants) else None
+
+        def server_of(id: str) -> str | None:
+            return self._server_of_task(front.session, id, kind.grants)
+
+        try:
+            self._listens.begin(front, exchange, route_uri, server_of)
+        except RemoteProtocolError as error:
+            self._responder.fail(front.session, exchange, error.rpc_code, error.message, error.data)
 
     def _set_level(self, front: Front, exchange: Exchange) -> None:
         try:
@@ -206,6 +285,7 @@ class ProfileRouter:
         if front is None:
             return
         self._lists.withdraw(front, exchange)
+        self._listens.withdraw(front, exchange)
         found = front.take_sent(exchange)
         if found is not None:
             self._legs.cancel(*found, params, headers)
@@ -258,7 +338,8 @@ class ProfileRouter:
     def _receive_notification(
         self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
     ) -> None:
-        self._lists.receive_change(front, leg.server, method)
+        if method in LIST_CHANGES and not self._lists.receive_change(front, leg.server, method):
+            return
         params = envelope.decode(message).params
         if params is not None:
             shown = self._view.rewriter.message(leg.server, method, params)
@@ -268,12 +349,24 @@ class ProfileRouter:
                 message = envelope.encode_notification(method, shown)
         self._responder.deliver(front.session, method, message, related)
 
+    def _tell_change(self, front: Front, method: str) -> None:
+        """Tells a client that a list has changed."""
+        if self._fronts.get(front.session.sid) is front:
+            self._responder.deliver(front.session, method, envelope.encode_notification(method, None), None)
+
+    def _handle_change(self, sid: str, change: tuple[str, str]) -> None:
+        front = self._fronts.get(sid)
+        if front is not None:
+            self._lists.read_again(front, *change)
+
     def _receive_question(
         self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
     ) -> None:
         if params is not None:
             params = self._view.rewriter.message(leg.server, question.method, params)
         id_raw = question_name(leg.server, question.number)
+        if any(known.id_raw == id_raw for known in front.session.questions.values()):
+            return  # a question of a task, which is put for each `tasks/result`
         shown = PendingQuestion(id_raw, question.token_raw, question.method, 0, None)
         self._responder.ask(front.session, shown, params, related)
 
@@ -301,16 +394,29 @@ class ProfileRouter:
         pass
 
 
-def profile_routers(context: Context, downstream: Downstream, router: SessionRouter) -> dict[str, ProfileRouter]:
+def profile_routers(
+    context: Context,
+    downstream: Downstream,
+    router: SessionRouter,
+    client_listens: ClientListens,
+    tasks: TaskDirectory | None,
+) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
-    return {profile.id: ProfileRouter(context, downstream, router, profile) for profile in context.plan.profiles}
+    return {
+        profile.id: ProfileRouter(context, downstream, router, client_listens, tasks, profile)
+        for profile in context.plan.profiles
+    }
 
 
 def timers_of(routers: Mapping[str, ProfileRouter]) -> dict[str, TimerHandler]:
-    """Returns the handlers of the timers of all profiles, by purpose."""
+    """Returns the handlers of the timers of all profiles, by purpose. Each ignores the timers of others."""
+    all_timers = [router.timers for router in routers.values()]
 
-    def handle(sid: str, key: ExchangeKey) -> None:
-        for router in routers.values():
-            router.handle_list_wait(sid, key)
+    def handler(purpose: str) -> TimerHandler:
+        def handle(*key: object) -> None:
+            for timers in all_timers:
+                timers[purpose](*key)
 
-    return {"profile list": handle} if routers else {}
+        return handle
+
+    return {purpose: handler(purpose) for timers in all_timers[:1] for purpose in timers}

@@ -175,6 +175,10 @@ class Reply:
             message = b"[" + b",".join(self.gathered) + b"]" if is_last and self.gathered else None
         return message, is_last
 
+    def take_notification(self, message: bytes) -> bool:
+        """Takes a notification. True if it is not to be sent on the stream."""
+        return False
+
     @property
     def must_answer(self) -> bool:
         """True if the next response cannot be left out: the client would resume the stream to have it, or accepts no

@@ -7,7 +7,7 @@ engine is complete once it is constructed, and a room that is left out of a copy
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ..base.events import Headers
@@ -163,6 +163,20 @@ class StatelessReplies(Protocol):
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of the session."""
+
+
+class TaskDirectory(Protocol):
+    """The tasks of all servers, as a profile asks for them. Implemented by `tasks.Tasks`."""
+
+    def server_of(self, session: Session, id: str) -> str | None:
+        """Returns the server of a task of the client of a session with a profile; None if there is no such task."""
+
+    def list_of(self, session: Session, exchange: Exchange, legs: Mapping[str, str]) -> None:
+        """Answers a `tasks/list` of a session with a profile.
+
+        Args:
+            legs: the servers that its client may see, each with the public name of the session's leg, or "".
+        """
 
 
 class TaskKeeper(Protocol):

@@ -51,24 +51,7 @@ class ClientListens:
         """
         limits = self._context.limits
         try:
-            others = [other.wanted for other in session.listens.values()]
-            others += [other for key, other in session.passed.items() if key != exchange.key]
-            named = sum(len(other.uris) + len(other.tasks) for other in others)
-            wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
-            if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
-                text = "Missing required client capability: tasks are an extension, declare it with each request"
-                raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
-            size_chars = sum(other.size_chars for other in others) + wanted.size_chars
-            if size_chars > limits.subscriptions_per_session_max_bytes:
-                most = limits.subscriptions_per_session_max_bytes
-                text = f"the URIs and ids of all subscriptions have {size_chars} characters, expected at most {most}"
-                raise RemoteProtocolError(text, rpc_code=OVERLOADED)
-            if len(others) >= limits.listens_per_session_max:
-                text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
-                raise RemoteProtocolError(text, rpc_code=OVERLOADED)
-            fault = None if exchange.key in session.passed else self._sessions.no_room_for_stream(session.use)
-            if fault is not None:
-                raise RemoteProtocolError(fault, rpc_code=OVERLOADED)
+            wanted = self.read_filter(session, exchange)
         except RemoteProtocolError as error:
             exchange.step(ExchangeInput.SEND)
             exchange.mark_native()
@@ -97,6 +80,34 @@ class ClientListens:
             self._subscribe(link, session, subscription)
         self._acknowledge_if_complete(link, session, subscription)
         return True
+
+    def read_filter(self, session: Session, exchange: Exchange) -> ListenFilter:
+        """Returns what a subscription is to cover.
+
+        Raises:
+            RemoteProtocolError: it cannot be read, its client has not declared what it needs for it, or it would be
+                above a limit.
+        """
+        limits = self._context.limits
+        others = [other.wanted for other in session.listens.values()]
+        others += [other for key, other in session.passed.items() if key != exchange.key]
+        named = sum(len(other.uris) + len(other.tasks) for other in others)
+        wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
+        if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
+            text = "Missing required client capability: tasks are an extension, declare it with each request"
+            raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
+        size_chars = sum(other.size_chars for other in others) + wanted.size_chars
+        if size_chars > limits.subscriptions_per_session_max_bytes:
+            most = limits.subscriptions_per_session_max_bytes
+            text = f"the URIs and ids of all subscriptions have {size_chars} characters, expected at most {most}"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED)
+        if len(others) >= limits.listens_per_session_max:
+            text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED)
+        fault = None if exchange.key in session.passed else self._sessions.no_room_for_stream(session.use)
+        if fault is not None:
+            raise RemoteProtocolError(fault, rpc_code=OVERLOADED)
+        return wanted
 
     def _subscribe(self, link: Link, session: Session, subscription: Subscription) -> None:
         """Subscribes to resources at a server with sessions: to each one once, however many subscriptions want it."""
@@ -190,7 +201,7 @@ class ClientListens:
         if subscription.wanted.tasks:
             for grant_tasks in link.interceptors.grant_tasks:
                 granted |= grant_tasks(link, subscription.exchange, subscription.wanted)
-        self._tell(session, subscription, subscription.machine.receive_acknowledged(granted))
+        self.tell(session, subscription, subscription.machine.receive_acknowledged(granted))
         for id in sorted(granted.tasks):
             self._by_task.setdefault(id, []).append((session, subscription))
             for receive_watched in link.interceptors.receive_watched:
@@ -221,9 +232,10 @@ class ClientListens:
             except RemoteProtocolError as error:
                 self._context.note("warning", f"server sent a broken {method}: {error.message}", session.server)
                 return
-            self._tell(session, subscription, changes)
+            self.tell(session, subscription, changes)
 
-    def _tell(self, session: Session, subscription: Subscription, changes: list[Change]) -> None:
+    def tell(self, session: Session, subscription: Subscription, changes: list[Change]) -> None:
+        """Sends changes on a subscription."""
         for change in changes:
             message = envelope.encode_notification(change.method, change.params)
             self._responder.tell(session, subscription.exchange, message)
@@ -239,7 +251,7 @@ class ClientListens:
         """
         params = envelope.decode(message).params
         for session, subscription in list(self._by_task.get(task, ())):
-            self._tell(session, subscription, subscription.machine.receive_change(TASK, params))
+            self.tell(session, subscription, subscription.machine.receive_change(TASK, params))
 
     # --- Loss and recovery of the server ------------------------------------------------------------------------------
 
@@ -257,7 +269,7 @@ class ClientListens:
         for session in link.sessions.values():
             for subscription in session.listens.values():
                 if subscription.machine.state is ListenState.STALE:
-                    self._tell(session, subscription, subscription.machine.receive_recovered())
+                    self.tell(session, subscription, subscription.machine.receive_recovered())
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from ..bridge import related_task
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
+from ..bridge.tasks import UNKNOWN
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..state.context import Context
@@ -17,8 +18,6 @@ from ..state.task import Outcome, Task, TaskState
 from .notifications import TaskNotifications
 from .store import TaskStore
 from .table import TaskTable
-
-UNKNOWN: Final = "Task not found: there is none of that id, or its time is over"
 
 ACKNOWLEDGED: Final = b'{"resultType":"complete"}'
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..base.ids import ChannelId
 from ..downstream.downstream import Downstream
 from ..state.context import Context
+from ..state.exchange import Exchange
 from ..state.feature import Feature
 from ..state.records import StoredTask, TaskStatus
 from ..state.session import Session
@@ -17,6 +18,7 @@ from ..upstream.upstream import Upstream
 from .augmentation import TaskAugmentation, TaskWishes
 from .local_tasks import LocalTasks
 from .notifications import TaskNotifications
+from .ownership import is_shown, owner_of
 from .requests import TaskRequests
 from .store import TaskStore
 from .table import TaskTable
@@ -45,7 +47,7 @@ class Tasks(Feature):
         notifications = TaskNotifications(context, downstream, subscriptions.client_listens, table)
         self._local_tasks = local_tasks = LocalTasks(context, responder, store, table, notifications)
         upstream_tasks = UpstreamTasks(context, upstream.writer, responder, upstream.handshaker, local_tasks)
-        requests = TaskRequests(context, local_tasks, store, table, upstream_tasks)
+        self._requests = requests = TaskRequests(context, local_tasks, store, table, upstream_tasks)
         self.interceptors = (
             requests,
             TaskWishes(context, responder, local_tasks),
@@ -64,6 +66,15 @@ class Tasks(Feature):
     def report(self) -> tuple[TaskStatus, ...]:
         """All tasks, the oldest first."""
         return self._local_tasks.report()
+
+    def list_of(self, session: Session, exchange: Exchange, legs: Mapping[str, str]) -> None:
+        """See `TaskDirectory`."""
+        self._requests.list_tasks(session, exchange, lambda task: is_shown(session, task, legs))
+
+    def server_of(self, session: Session, id: str) -> str | None:
+        """See `TaskDirectory`."""
+        task = self._table.tasks.get(id)
+        return None if task is None or task.owner != owner_of(session, task.server) else task.server
 
     def find(self, id: str) -> Task | None:
         """Returns a task by its id."""

@@ -10,10 +10,12 @@ Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..bridge import input_requests, task_support, tasks
+from ..bridge.tasks import UNKNOWN, methods_of
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeState
@@ -25,15 +27,12 @@ from ..state.task import Task, TaskState
 from ..upstream import task_offers
 from ..upstream.access_filter import refuse_scopes, scopes_wanted
 from ..upstream.task_offers import NEEDED
-from .answers import ACKNOWLEDGED, UNKNOWN
+from .answers import ACKNOWLEDGED
 from .local_tasks import LocalTasks
 from .ownership import is_shown, may_see
 from .store import TaskStore
 from .table import TaskTable
 from .upstream_tasks import UpstreamTasks
-
-LEGACY_METHODS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
-MODERN_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
 _CURSOR: Final = re.compile(r"after-([0-9]{1,18})")
 
@@ -66,9 +65,8 @@ class TaskRequests(Interceptor):
         session, method = link.session_of(exchange), exchange.method
         if not method.startswith("tasks/"):
             return False
-        methods = MODERN_METHODS if session.is_stateless else LEGACY_METHODS
         exchange.keep_for(self._local_tasks)
-        if method not in methods or not self._has_tasks(link, session):
+        if method not in methods_of(is_stateless=session.is_stateless) or not self._has_tasks(link, session):
             self._answers.refuse(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         elif session.is_stateless and (
             exchange.request is None or not task_support.declares(exchange.request.capabilities)
@@ -76,7 +74,7 @@ class TaskRequests(Interceptor):
             text = "Missing required client capability: tasks are an extension, declare it with each request"
             self._answers.refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
         elif method == "tasks/list":
-            self._list(link, session, exchange)
+            self.list_tasks(session, exchange, lambda task: is_shown(session, task))
         else:
             self._receive_named(link, session, exchange)
         return True
@@ -90,7 +88,7 @@ class TaskRequests(Interceptor):
             for id, task in found.items()
             if task is not None
             and may_see(session, task, is_live=is_live)
-            and scopes_wanted(self._context, link, exchange, task.tool) == frozenset()
+            and scopes_wanted(self._context, link.plan, session, exchange, task.tool) == frozenset()
         )
         return ListenFilter(tasks=frozenset(visible))
 
@@ -112,7 +110,7 @@ class TaskRequests(Interceptor):
 
     def _receive_named(self, link: Link, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)
-        scopes = None if task is None else scopes_wanted(self._context, link, exchange, task.tool)
+        scopes = None if task is None else scopes_wanted(self._context, link.plan, session, exchange, task.tool)
         if task is None or scopes is None:
             self._answers.refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
             return
@@ -177,7 +175,12 @@ class TaskRequests(Interceptor):
 
     # --- List -------------------------------------------------------------------------------------------------------
 
-    def _list(self, link: Link, session: Session, exchange: Exchange) -> None:
+    def list_tasks(self, session: Session, exchange: Exchange, is_its: Callable[[Task], bool]) -> None:
+        """Answers a `tasks/list`.
+
+        Args:
+            is_its: returns whether a task is one of the client's.
+        """
         try:
             raw = envelope.member_of(exchange.params, "cursor")
         except RemoteProtocolError as error:
@@ -197,15 +200,19 @@ class TaskRequests(Interceptor):
             for task in self._table.tasks.values()
             if task.ordinal > after
             and task.expires_at_unix > now_unix
-            and is_shown(session, task)
+            and is_its(task)
             and self._table.is_told(task)
-            and scopes_wanted(self._context, link, exchange, task.tool) is not None
+            and self._is_known(session, exchange, task)
         ]
         page = found[: self._context.limits.task_page_max]
         result = b'{"tasks":[' + b",".join(map(self._local_tasks.task_notifications.shown, page)) + b"]"
         if len(found) > len(page):
             result += b',"nextCursor":"after-%d"' % page[-1].ordinal
         self._answers.send(session, exchange, result + b"}")
+
+    def _is_known(self, session: Session, exchange: Exchange, task: Task) -> bool:
+        plan = self._context.servers[task.server]
+        return scopes_wanted(self._context, plan, session, exchange, task.tool) is not None
 
     # --- Update -----------------------------------------------------------------------------------------------------
 

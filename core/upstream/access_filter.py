@@ -131,10 +131,12 @@ def grants_of(context: Context, exchange: Exchange) -> Grants:
     return grants
 
 
-def scopes_wanted(context: Context, link: Link, exchange: Exchange, tool: str) -> frozenset[str] | None:
+def scopes_wanted(
+    context: Context, plan: ServerPlan, session: Session, exchange: Exchange, tool: str
+) -> frozenset[str] | None:
     """Returns all scopes that the use of a tool needs, if the caller of a request lacks one of them; none if it may use
     the tool; None if the tool is hidden from it."""
-    rules, session = link.plan.access, link.session_of(exchange)
+    rules = plan.access
     if rules is None or (session.is_own and not session.principal):
         return frozenset()
     decision, scopes = verdict(rules, "tools", tool, grants_of(context, exchange))

@@ -111,7 +111,8 @@ def test_another_client_of_the_kind_needs_no_server_for_a_list() -> None:
 
 
 def test_a_list_waits_for_a_slow_server_but_not_for_long() -> None:
-    play, alice, alpha, beta = meeting()
+    """The client is told when the list of that server is there."""
+    play, alice, alpha, beta = meeting("pipe")
     tools = alice.asks("tools/list")
     beta.is_started()
     alpha.starts(able=CAN)
@@ -122,6 +123,7 @@ def test_a_list_waits_for_a_slow_server_but_not_for_long() -> None:
     beta.connects()
     beta.is_greeted(able=CAN)
     give(beta, beta.is_asked("tools/list"), {"name": "t"})
+    alice.is_notified("tools/list_changed")
     alice.is_answered(alice.asks("tools/list"), {"tools": [shown("alpha", "alpha__t"), shown("beta", "beta__t")]})
 
 
@@ -157,19 +159,27 @@ def test_a_server_without_prompts_has_an_empty_list_of_them() -> None:
 
 
 @DOWNS
-def test_a_change_is_told_and_the_list_is_read_again(down: str) -> None:
-    _play, alice, alpha, beta = meeting(down)
+def test_a_change_is_told_once_the_list_is_read_and_differs(down: str) -> None:
+    play, alice, alpha, beta = meeting(down)
     tools = alice.asks("tools/list")
     for server, request in zip((alpha, beta), start(alpha, beta), strict=True):
         give(server, request, {"name": "t"})
     alice.is_answered(tools, ...)
     if down == "http":
         alice.listens()
-    alpha.notifies("tools/list_changed")
-    alice.is_notified("tools/list_changed")
-    again = alice.asks("tools/list")
-    alice.is_answered(again, ...)  # what is known is shown at once
-    give(alpha, alpha.is_asked("tools/list"), {"name": "new"})
+    for names in (("t",), ("new", "t"), ("new",)):
+        for _ in range(3):
+            alpha.notifies("tools/list_changed")
+        play.waits(0.2)
+        reading = alpha.is_asked("tools/list")
+        if names == ("new", "t"):  # one more change while it is read
+            alpha.notifies("tools/list_changed")
+            play.waits(0.2)
+            give(alpha, reading, {"name": "t"})
+            reading = alpha.is_asked("tools/list")
+        give(alpha, reading, *({"name": name} for name in names))
+        if names != ("t",):
+            alice.is_notified("tools/list_changed")
     alice.is_answered(
         alice.asks("tools/list"), Containing({"tools": [shown("alpha", "alpha__new"), shown("beta", "beta__t")]})
     )

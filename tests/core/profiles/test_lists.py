@@ -10,7 +10,7 @@ from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Kind, Profile, ProfileServer, ServerPlan
 from isthmus.core.profiles import lists
-from isthmus.core.profiles.lists import KINDS_MAX, LIST_MAX_BYTES, PAGE_MAX_BYTES, PAGES_MAX, TTL_MAX_S
+from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGE_MAX_BYTES, PAGES_MAX, TTL_MAX_S
 
 
 def meeting(**rest: Any) -> tuple[Dialogue, Client, Server]:
@@ -90,9 +90,9 @@ def test_the_cursor_of_a_list_that_has_changed_is_refused() -> None:
     play.unexpected.clear()
     cursor = tools_of(play, alice)["nextCursor"]
     alpha.notifies("tools/list_changed")
-    alice.is_notified("tools/list_changed")
-    alice.is_answered(alice.asks("tools/list"), ...)
+    play.waits(CHANGE_JOIN_S)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": entries[:1]})
+    alice.is_notified("tools/list_changed")
     alice.is_answered(alice.asks("tools/list", {"cursor": cursor}), error={"code": -32602})
 
 

@@ -375,44 +375,12 @@ def test_r15_the_header_of_a_request_is_that_of_its_new_params(raw: str) -> None
 # --- Listens --------------------------------------------------------------------------------------------------------
 
 
-def test_each_server_gets_its_part_of_a_listen() -> None:
-    """URIs of no server, of several, or of the profile itself are in no part."""
-    uris = ["a+memo:x", "b+memo:x", "file:///x", "memo:x", "none:x", "artifact://sessions/1/2/x", "a+rel:y"]
-    params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": uris}, "_meta": {"k": "a+memo:x"}}
-
-    def part(server: str) -> Any:
-        return json.loads(REWRITER.listen_params(server, json.dumps(params).encode(), SNAPSHOTS))
-
-    for server, raws in (("a", ["memo:x", "file:///x", "y"]), ("b", ["memo:x"]), ("c", [])):
-        assert part(server) == {
-            "notifications": {"toolsListChanged": True, "resourceSubscriptions": raws},
-            "_meta": {"k": "a+memo:x"},
-        }
-
-
-@pytest.mark.parametrize(
-    "params", [b"{}", b'{"notifications":{}}', b'{"notifications":{"resourceSubscriptions":null}}']
-)
-def test_a_listen_without_uris_stays(params: bytes) -> None:
-    assert REWRITER.listen_params("a", params, {}) is params
-
-
-@pytest.mark.parametrize(
-    "notifications",
-    [
-        '{"resourceSubscriptions":["b+x:",7]}',
-        '{"resourceSubscriptions":"b+x:"}',
-        '{"resourceSubscriptions":["b+x:"],"ResourceSubscriptions":[]}',
-        '{"ResourceSubscriptions":["b+x:"]}',
-        '{"resourceSubscriptions":[],"resourceSubscriptions":["b+x:"]}',
-        '{},"Notifications":{"resourceSubscriptions":["b+x:"]}',
-        '{},"notifications":{"resourceSubscriptions":["b+x:"]}',
-        '["b+x:"]',
-    ],
-)
-def test_a_listen_whose_uris_cannot_be_read_in_one_way_only_is_refused(notifications: str) -> None:
-    with pytest.raises(RemoteProtocolError):
-        REWRITER.listen_params("a", b'{"notifications":%b}' % notifications.encode(), {})
+def test_a_uri_is_routed_to_the_one_server_that_has_it() -> None:
+    """URIs of no server, of several, or of the profile itself are routed to none."""
+    routes = {"a+memo:x": ("a", "memo:x"), "b+memo:x": ("b", "memo:x"), "file:///x": ("a", "file:///x")}
+    for uri in (*routes, "memo:x", "none:x", "artifact://sessions/1/2/x"):
+        route = REWRITER.route_uri(uri, SNAPSHOTS)
+        assert (None if route is None else (route.server, route.raw)) == routes.get(uri)
 
 
 # --- Properties -----------------------------------------------------------------------------------------------------

@@ -252,8 +252,11 @@ def from_client(method: str, message: dict[str, Any]) -> dict[str, Any]:
         return message
     params = json.dumps(message["params"]).encode()
     if method == LISTEN:
-        found = json.loads(REWRITER.listen_params("server", params, {}))
-        return {**message, "params": found} if found["notifications"]["resourceSubscriptions"] else message
+        wanted = message["params"]["notifications"]
+        routes = [REWRITER.route_uri(uri, {}) for uri in wanted["resourceSubscriptions"]]
+        raws = [route.raw for route in routes if route is not None]
+        routed = {**message["params"], "notifications": {**wanted, "resourceSubscriptions": raws}}
+        return {**message, "params": routed} if raws else message
     try:
         addressed = REWRITER.address(method, params, {})
     except RemoteProtocolError:
