@@ -101,7 +101,8 @@ class Engine:
         )
         self._tasks, self._files, self._features = features.tasks, features.files, features.present
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
-        routers = profile_routers(context, downstream, router, subscriptions.client_listens, features.tasks)
+        visits = None if features.questions is None else features.questions.url_elicitation
+        routers = profile_routers(context, downstream, router, subscriptions.client_listens, features.tasks, visits)
 
         def router_of(endpoint: str) -> SessionRouter:
             return routers.get(endpoint, router)

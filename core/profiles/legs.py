@@ -262,6 +262,10 @@ class Legs:
         else:
             leg.waiting.append(inner)
 
+    def add(self, leg: Leg, inner: Exchange) -> None:
+        """Adds a request to a leg that is open. Its caller sends it."""
+        leg.session.add(inner)
+
     def _start(self, leg: Leg, inner: Exchange) -> None:
         session = leg.session
         if session.is_over:

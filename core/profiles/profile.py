@@ -42,7 +42,7 @@ class ProfileView:
 
     def handshake(self, features: Features) -> bytes:
         """Returns the result of `initialize` for a client of that revision."""
-        offered = msgspec.json.encode(_capabilities(has_completions=features.completions) | {"logging": {}})
+        offered = msgspec.json.encode(_capabilities(has_completions=features.completions))
         if self.has_tasks and features.tasks:
             offered = task_support.declare_legacy(offered)
         return msgspec.json.encode(
@@ -70,4 +70,4 @@ def _capabilities(*, has_completions: bool) -> dict[str, object]:
     """Returns what can be honoured whatever the servers have: a list may be empty, and so may a completion."""
     changes = {"listChanged": True}
     found: dict[str, object] = {"tools": changes, "prompts": changes, "resources": changes | {"subscribe": True}}
-    return found | ({"completions": {}} if has_completions else {})
+    return found | {"logging": {}} | ({"completions": {}} if has_completions else {})
