@@ -204,11 +204,12 @@ class Responder:
     def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
         """Sends progress that arrived together, as `tell_progress` does for each."""
         reply = exchange.reply
-        if not reply.ends_channel or exchange.task is not None or exchange.suspended_call is not None:
+        is_plain = exchange.task is None and exchange.suspended_call is None
+        if is_plain and reply.ends_channel and reply.can_stream:
+            self._streams.put_lossy(session, reply.stream, messages)
+        else:
             for message in messages:
                 self.tell_progress(session, exchange, message)
-        elif reply.can_stream:
-            self._streams.put_lossy(session, reply.stream, messages)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
         """Makes the client's stream for a request resumable, as the server's is."""
