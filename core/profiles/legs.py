@@ -49,6 +49,7 @@ class Leg:
         session: the session.
         is_open: its handshake is done.
         waiting: the requests that wait for the handshake.
+        refusal: why the handshake failed.
     """
 
     def __init__(self, server: str, session: Session, *, is_open: bool) -> None:
@@ -56,6 +57,7 @@ class Leg:
         self.session = session
         self.is_open = is_open
         self.waiting: list[Exchange] = []
+        self.refusal = ""
 
 
 class Front:
@@ -227,6 +229,8 @@ class Legs:
             reply = LegReply(partial(self._receive_handshake, front, leg))
             frame = Frame(id_raw=b"0", method="initialize", params=front.initialize)
             self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, front.session.headers)
+            if leg.refusal:
+                return leg.refusal
         self._opened(front, leg)
         return leg
 
@@ -235,6 +239,9 @@ class Legs:
         waiting, leg.waiting = leg.waiting, []
         if frame.error is not None:
             front.legs.pop(leg.server, None)
+            leg.refusal = (
+                envelope.text_of(envelope.member_of(envelope.usable_error(frame.error), "message")) or "refused"
+            )
             for inner in waiting:
                 inner.reply.take(envelope.encode_error_raw(inner.id_raw, frame.error))
             return

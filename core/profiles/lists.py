@@ -107,6 +107,7 @@ class _Fetch:
         waiting: the requests of clients that wait for it.
         watching: the sessions whose clients are told if it differs from what they were shown.
         is_outdated: the list has changed meanwhile.
+        problem: why it could not be read, or "" if it was; None before its end.
     """
 
     def __init__(self, method: str, params: bytes) -> None:
@@ -117,10 +118,15 @@ class _Fetch:
         self.waiting: list[_Wait] = []
         self.watching: dict[str, Front] = {}
         self.is_outdated = False
+        self.problem: str | None = None
 
     def watch(self, front: Front) -> None:
         """Lets the client of a session be told if the list differs."""
         self.watching[front.session.sid] = front
+
+    def end(self, problem: str) -> None:
+        """Records that it is over."""
+        self.problem = problem
 
     def begin_again(self) -> None:
         """Forgets what was read."""
@@ -185,9 +191,13 @@ class Lists:
             found = kept.get((server, exchange.method))
             if found is None or found.expires_at <= self._context.now:
                 fetch = self._fetch(front, exchange, kind, server)
-                if found is None and isinstance(fetch, str):
+                if found is not None:
+                    continue
+                if isinstance(fetch, str):
                     wait.failed[server] = fetch
-                elif found is None and not isinstance(fetch, str):
+                elif fetch.problem:
+                    wait.failed[server] = fetch.problem
+                elif fetch.problem is None:
                     wait.missing[server] = "it has not answered yet"
                     fetch.waiting.append(wait)
         if not wait.missing:
@@ -345,6 +355,7 @@ class Lists:
             else:
                 self._of_kind(kind)[server, method] = kept
                 differs = kept_before is None or kept_before.entries != kept.entries
+        fetch.end(problem)
         if problem or differs:
             for front in fetch.watching.values():
                 self._changed(front, _CHANGES[method])

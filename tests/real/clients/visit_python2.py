@@ -78,13 +78,13 @@ class Names:
     """The names of a workshop: its own, or, with an alias, those at a profile."""
 
     def __init__(self, alias: str) -> None:
-        self._alias = alias
+        self.alias = alias
 
     def tool(self, name: str) -> str:
-        return f"{self._alias}__{name}" if self._alias else name
+        return f"{self.alias}__{name}" if self.alias else name
 
     def uri(self, uri: str) -> str:
-        return f"{self._alias}+{uri}" if self._alias else uri
+        return f"{self.alias}+{uri}" if self.alias else uri
 
 
 async def call(client: Client, name: str, **arguments: Any) -> Any:
@@ -128,8 +128,9 @@ async def visit(client: Client, visitor: Visitor, names: Names, *, is_modern: bo
         else:
             await client.subscribe_resource(note)
         seen["change"] = await call(client, names.tool("change"))
+        expected = {str(note)} if names.alias else {str(note), "tools"}  # a profile tells of what differs only
         with anyio.move_on_after(PATIENCE_S):
-            while len(visitor.changes) < 2 or not visitor.logs:
+            while not expected <= visitor.changes or not visitor.logs:
                 await visitor.changed.wait()
         if is_modern:
             tasks.cancel_scope.cancel()
