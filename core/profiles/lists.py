@@ -75,14 +75,17 @@ class Kept(NamedTuple):
 
 
 class _Snapshots(Mapping[str, Snapshot]):
-    """The snapshots of servers, each made when it is looked at: most names need none."""
+    """The snapshots of servers, each made, and judged, when it is looked at: most names need none."""
 
-    def __init__(self, servers: list[str], kept: Mapping[tuple[str, str], Kept]) -> None:
+    def __init__(
+        self, servers: tuple[str, ...], shows: Callable[[str], bool], kept: Mapping[tuple[str, str], Kept]
+    ) -> None:
         self._servers = servers
+        self._shows = shows
         self._kept = kept
 
     def __getitem__(self, server: str) -> Snapshot:
-        if server not in self._servers:
+        if server not in self._servers or not self._shows(server):
             raise KeyError(server)
         tools, prompts, uris = (
             self._raws(server, method) for method in ("tools/list", "prompts/list", "resources/list")
@@ -90,10 +93,10 @@ class _Snapshots(Mapping[str, Snapshot]):
         return Snapshot(tools, prompts, uris)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._servers)
+        return filter(self._shows, self._servers)
 
     def __len__(self) -> int:
-        return len(self._servers)
+        return sum(1 for _ in self)
 
     def _raws(self, server: str, method: str) -> Mapping[str, str]:
         found = self._kept.get((server, method))
@@ -220,8 +223,7 @@ class Lists:
 
     def snapshots(self, kind: ClientKind) -> Mapping[str, Snapshot]:
         """Returns what is known of the names of servers that clients of a kind may see."""
-        servers = [server for server in self._view.servers if self._shows(server, kind.grants)]
-        return _Snapshots(servers, self._kept.get(kind, {}))
+        return _Snapshots(self._view.servers, lambda server: self._shows(server, kind.grants), self._kept.get(kind, {}))
 
     def kind_of(self, front: Front, exchange: Exchange) -> ClientKind:
         """Returns the kind of the client that sent a request."""
