@@ -523,9 +523,20 @@ LIMIT_TESTS: Final = {
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),
+    "core/profiles/instructions.py::SERVER_MAX_CHARS": (
+        "core/profiles/test_instructions.py::test_each_server_has_a_section_that_is_cut"
+    ),
+    "core/profiles/instructions.py::ALL_MAX_CHARS": (
+        "core/profiles/test_instructions.py::test_the_last_servers_are_left_out_where_there_is_no_room"
+    ),
+    "core/profiles/instructions.py::PRINCIPALS_MAX": (
+        "core/profiles/test_instructions.py::test_instructions_are_of_one_principal_and_the_first_are_dropped"
+    ),
+    "core/profiles/snapshots.py::SNAPSHOTS_MAX": "core/profiles/test_snapshots.py::test_stored_lists_are_bounded",
+    "core/profiles/snapshots.py::SNAPSHOT_MAX_BYTES": "core/profiles/test_snapshots.py::test_a_long_list_is_not_stored",
     "core/profiles/lists.py::PAGES_MAX": "core/profiles/test_lists.py::test_pages_of_a_server_are_bounded",
     "core/profiles/lists.py::LIST_MAX_BYTES": "core/profiles/test_lists.py::test_bytes_of_a_server_are_bounded",
-    "core/profiles/lists.py::PAGE_MAX_BYTES": "core/profiles/test_lists.py::test_clients_get_large_lists_in_pages",
+    "core/profiles/pages.py::PAGE_MAX_BYTES": "core/profiles/test_lists.py::test_clients_get_large_lists_in_pages",
     "core/profiles/lists.py::KINDS_MAX": "core/profiles/test_lists.py::test_kinds_of_clients_are_bounded",
     "app/logins/callers.py::CALLERS_MAX": "app/logins/test_connect_pages.py::test_callers_are_bounded",
     "app/logins/connect_pages.py::VISITS_MAX": "app/logins/test_connect_pages.py::test_visits_are_bounded",

@@ -97,7 +97,7 @@ def to_plan(
 
 def _profile(profile: profile_settings.Profile) -> Profile:
     servers = tuple(ProfileServer(shown.id, shown.alias) for shown in servers_of(profile))
-    return Profile(profile.id, servers, list_wait_s=profile.list_wait_seconds)
+    return Profile(profile.id, servers, list_wait_s=profile.list_wait_seconds, keeps_lists=True)
 
 
 def affinity_of(settings: Settings) -> Affinity:

@@ -332,6 +332,8 @@ class Profile(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """The most characters of a name: model APIs take 64, and clients put a prefix of their own in front."""
     list_wait_s: Seconds = 3.0
     """Seconds that a list waits for servers of which nothing is known yet."""
+    keeps_lists: bool = False
+    """Lists of servers are stored, and shown after a restart until the servers have listed anew."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,8 @@ def _problems(plan: Any, *, has_storage: bool) -> Iterator[str]:
         yield from _conflicts(server, path)
         if not has_storage:
             yield from _lacks(server, path)
+    if not has_storage and any(profile.keeps_lists is True for profile in plan.profiles):
+        yield f"profiles: kept lists {_NEED_STORAGE}"
     if plan.stores_events is True and not has_storage:
         yield f"stores_events: stored events {_NEED_STORAGE}"
     if has_files and isinstance(plan.link_key, bytes) and len(plan.link_key) < LINK_KEY_MIN_BYTES:

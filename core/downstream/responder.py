@@ -204,8 +204,8 @@ class Responder:
     def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
         """Sends progress that arrived together, as `tell_progress` does for each."""
         reply = exchange.reply
-        is_plain = exchange.task is None and exchange.suspended_call is None
-        if is_plain and reply.ends_channel and reply.can_stream:
+        is_usual = exchange.task is None and exchange.suspended_call is None
+        if is_usual and reply.ends_channel and reply.can_stream:
             self._streams.put_lossy(session, reply.stream, messages)
         else:
             for message in messages:

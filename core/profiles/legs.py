@@ -48,6 +48,7 @@ class Leg:
         server: the id of the server.
         session: the session.
         is_open: its handshake is done.
+        is_introduced: the server has introduced itself.
         waiting: the requests that wait for the handshake.
         refusal: why the handshake failed.
     """
@@ -56,6 +57,7 @@ class Leg:
         self.server = server
         self.session = session
         self.is_open = is_open
+        self.is_introduced = False
         self.waiting: list[Exchange] = []
         self.refusal = ""
 
@@ -104,6 +106,8 @@ class Front:
 
 Notify = Callable[[Front, Leg, str, bytes, Exchange | None], None]
 """Handles a notification of a server: its method, its message, and the client's request that it belongs to."""
+Introduce = Callable[[Front, Leg, bytes], None]
+"""Handles the introduction of a server: the result of `initialize` or `server/discover` that its leg was given."""
 Open = Callable[[Front, Leg], None]
 """Handles a leg that was opened."""
 Ask = Callable[[Front, Leg, PendingQuestion, bytes | None, Exchange | None], None]
@@ -114,8 +118,17 @@ it belongs to."""
 class _Replies:
     """The replies of one leg to its client, which is the front (`StatelessReplies`)."""
 
-    def __init__(self, responder: Responder, notify: Notify, ask: Ask, front: Front, server: str) -> None:
+    def __init__(
+        self,
+        responder: Responder,
+        notify: Notify,
+        ask: Ask,
+        introduce: Introduce,
+        front: Front,
+        server: str,
+    ) -> None:
         self._responder = responder
+        self._introduce = introduce
         self._notify = notify
         self._ask = ask
         self._front = front
@@ -166,7 +179,9 @@ class _Replies:
         pass
 
     def receive_settled(self, session: Session) -> None:
-        front = self._front.session
+        front, leg = self._front.session, self._front.legs.get(self._server)
+        if leg is not None and not leg.is_introduced and session.greeting is not None:
+            self._introduce(self._front, leg, session.greeting)
         if front.replies is not None:
             front.replies.receive_settled(front)
 
@@ -194,6 +209,7 @@ class Legs:
         router: routes the requests of all legs to their servers.
         notify, ask: handle what servers say unasked.
         opened: handles a new leg.
+        introduce: handles the introduction of a server, once for a leg.
     """
 
     def __init__(
@@ -204,6 +220,7 @@ class Legs:
         notify: Notify,
         ask: Ask,
         opened: Open,
+        introduce: Introduce,
     ) -> None:
         self._sessions = sessions
         self._responder = responder
@@ -211,6 +228,7 @@ class Legs:
         self._notify = notify
         self._ask = ask
         self._opened = opened
+        self._introduce = introduce
 
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
@@ -220,7 +238,7 @@ class Legs:
         fault = self._sessions.no_room(front.session.owner)
         if fault is not None:
             return fault
-        replies = _Replies(self._responder, self._notify, self._ask, front, server)
+        replies = _Replies(self._responder, self._notify, self._ask, self.receive_introduction, front, server)
         session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies)
         leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless)
         if session.is_stateless:
@@ -246,11 +264,17 @@ class Legs:
                 inner.reply.take(envelope.encode_error_raw(inner.id_raw, frame.error))
             return
         leg.is_open = True
+        self.receive_introduction(front, leg, frame.result or b"{}")
         self._sessions.confirm(leg.session)
         if front.level is not None:
             self.tell(leg, "logging/setLevel", front.level)
         for inner in waiting:
             self._start(leg, inner)
+
+    def receive_introduction(self, front: Front, leg: Leg, introduction: bytes) -> None:
+        """Handles the introduction of a server."""
+        leg.is_introduced = True
+        self._introduce(front, leg, introduction)
 
     def tell(self, leg: Leg, method: str, params: bytes) -> None:
         """Sends a request whose response does not matter."""

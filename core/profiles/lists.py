@@ -12,33 +12,29 @@ Source: 2026-07-28 server/tools, "Listing Tools"; server/utilities/caching.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
-from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.errors import METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
 from ..bridge.capabilities import fingerprint
-from ..bridge.request_name import sole_member
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..jsonrpc.splice import elements, members, remove_members, set_member, take
+from ..jsonrpc.splice import members, remove_members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from .client_kind import ClientKind
 from .legs import Front, Leg, LegReply, Legs
+from .pages import entries_of, page_of
 from .profile import ProfileView
 from .rewriting import LISTINGS, Snapshot
+from .snapshots import Snapshots, StoredList
 
 PAGES_MAX: Final = 64
 """Pages of one server's list that are read; servers have 50 entries or more on a page. At it: the rest is left out."""
 LIST_MAX_BYTES: Final = 8 * 1024 * 1024
 """Bytes of one server's list. Four hundred tools have one. At it: the rest is left out."""
-PAGE_MAX_BYTES: Final = 1024 * 1024
-"""Bytes of a page that a client gets. At it: the rest is on the next page."""
 KINDS_MAX: Final = 256
 """Kinds of clients whose lists are kept. At it: those that were used least lately are dropped, and asked for again."""
 TTL_MAX_S: Final = 300.0
@@ -47,11 +43,9 @@ CHANGE_JOIN_S: Final = 0.2
 """Seconds from a server's notification to the reading of its list. Servers often send several at once."""
 INCOMPLETE_TTL_MS: Final = 1000
 """Milliseconds for which a client may keep a list in which servers are missing."""
+NOT_YET: Final = "it has not answered yet"
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
-SERVERS: Final = "dev.isthmus/servers"
-"""The member of `_meta` of a list that says which servers are missing, and why."""
-
 _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/tools/list_changed": ("tools/list",),
     "notifications/prompts/list_changed": ("prompts/list",),
@@ -164,6 +158,7 @@ class Lists:
         self,
         context: Context,
         responder: Responder,
+        snapshots: Snapshots,
         view: ProfileView,
         legs: Legs,
         shows: Callable[[str, Grants], bool],
@@ -171,12 +166,14 @@ class Lists:
     ) -> None:
         self._context = context
         self._responder = responder
+        self._stored = snapshots
         self._view = view
         self._legs = legs
         self._shows = shows
         self._changed = changed
         self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
         self._fetches: dict[Place, _Fetch] = {}
+        self._loading: dict[Place, list[_Wait]] = {}
         self._waits: dict[tuple[str, ExchangeKey], _Wait] = {}
         self._last_fetch = 0
 
@@ -189,26 +186,66 @@ class Lists:
         kept = self._of_kind(kind)
         wait = _Wait(front, exchange, kind)
         for server in self._view.servers:
+            place = kind, server, exchange.method
             if not self._shows(server, kind.grants):
                 continue
-            found = kept.get((server, exchange.method))
-            if found is None or found.expires_at <= self._context.now:
-                fetch = self._fetch(front, exchange, kind, server)
-                if found is not None:
-                    continue
-                if isinstance(fetch, str):
-                    wait.failed[server] = fetch
-                elif fetch.problem:
-                    wait.failed[server] = fetch.problem
-                elif fetch.problem is None:
-                    wait.missing[server] = "it has not answered yet"
-                    fetch.waiting.append(wait)
+            is_known = (server, exchange.method) in kept
+            if place in self._loading or (not is_known and self._stored.is_untried(*place)):
+                wait.missing[server] = NOT_YET
+                self._load(place, wait)
+            else:
+                self._ask(wait, server)
         if not wait.missing:
             self._answer(wait)
             return
         self._waits[front.session.sid, exchange.key] = wait
         at = self._context.now + self._view.list_wait_s
         self._context.timers.set(("profile list", (front.session.sid, exchange.key)), at, "lists of servers")
+
+    def _load(self, place: Place, wait: _Wait) -> None:
+        """Reads the stored list of a server, before that is asked."""
+        waiting = self._loading.get(place)
+        if waiting is not None:
+            waiting.append(wait)
+            return
+        self._loading[place] = [wait]
+        self._stored.load(*place, lambda stored: self._receive_stored(place, stored))
+
+    def _receive_stored(self, place: Place, stored: StoredList | None) -> None:
+        kind, server, method = place
+        if stored is not None:
+            entries = {name: bytes(entry) for name, entry in stored.entries.items()}
+            self._of_kind(kind).setdefault((server, method), Kept(entries, stored.raws, self._context.now))
+        for wait in self._loading.pop(place):
+            if self._is_open(wait):
+                del wait.missing[server]
+                self._ask(wait, server)
+                self._answer_if_complete(wait)
+
+    def _ask(self, wait: _Wait, server: str) -> None:
+        """Asks a server for its list, if nothing is known of it, or what is known is too old."""
+        found = self._of_kind(wait.kind).get((server, wait.exchange.method))
+        if found is not None and found.expires_at > self._context.now:
+            return
+        fetch = self._fetch(wait.front, wait.exchange, wait.kind, server)
+        if found is not None:
+            if not isinstance(fetch, str):
+                fetch.watch(wait.front)
+        elif isinstance(fetch, str):
+            wait.failed[server] = fetch
+        elif fetch.problem:
+            wait.failed[server] = fetch.problem
+        elif fetch.problem is None:
+            wait.missing[server] = NOT_YET
+            fetch.waiting.append(wait)
+
+    def _is_open(self, wait: _Wait) -> bool:
+        return self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait
+
+    def _answer_if_complete(self, wait: _Wait) -> None:
+        if not wait.missing:
+            self.withdraw(wait.front, wait.exchange)
+            self._answer(wait)
 
     def handle_wait(self, sid: str, key: ExchangeKey) -> None:
         """Answers a list with what is there."""
@@ -348,7 +385,7 @@ class Lists:
             return
         kind, server, method = place
         del self._fetches[place]
-        kept_before = self._of_kind(kind).get((server, method))
+        kept_before, differs = self._of_kind(kind).get((server, method)), False
         if not problem:
             try:
                 kept = self._keep(server, method, fetch.pages)
@@ -357,20 +394,20 @@ class Lists:
             else:
                 self._of_kind(kind)[server, method] = kept
                 differs = kept_before is None or kept_before.entries != kept.entries
+                if differs:
+                    self._stored.save(*place, kept.entries, kept.raws)
         fetch.end(problem)
-        if problem or differs:
+        if differs:
             for front in fetch.watching.values():
                 self._changed(front, _CHANGES[method])
         for wait in fetch.waiting:
             wait.missing.pop(server, None)
             if problem:
                 wait.failed[server] = problem
-            if self._waits.get((wait.front.session.sid, wait.exchange.key)) is not wait:
-                if not problem:
-                    self._changed(wait.front, _CHANGES[method])
-            elif not wait.missing:
-                self.withdraw(wait.front, wait.exchange)
-                self._answer(wait)
+            if self._is_open(wait):
+                self._answer_if_complete(wait)
+            elif not problem:
+                self._changed(wait.front, _CHANGES[method])
 
     def _keep(self, server: str, method: str, pages: list[bytes]) -> Kept:
         """Raises RemoteProtocolError if the pages are no lists."""
@@ -379,10 +416,10 @@ class Lists:
         raws: list[str] = []
         ttl_s = TTL_MAX_S
         for page in pages:
-            for raw, _ in _entries(page, listing.array, listing.name.path[0]):
+            for raw, _ in entries_of(page, listing.array, listing.name.path[0]):
                 raws.append(raw)
             shown = self._view.rewriter.result(server, method, page)
-            for name, entry in _entries(shown, listing.array, listing.name.path[0]):
+            for name, entry in entries_of(shown, listing.array, listing.name.path[0]):
                 entries.setdefault(name, entry)
             ttl_ms = envelope.number_of(take(page, members(page).get("ttlMs")) or b"")
             if ttl_ms:
@@ -418,61 +455,8 @@ class Lists:
             left_s = min((one.expires_at for one in lists), default=self._context.now) - self._context.now
             ttl_ms = INCOMPLETE_TTL_MS if absent else max(int(left_s * 1000), 0)
         try:
-            result = _page(LISTINGS[method].array, entries, exchange.params, absent, ttl_ms)
+            result = page_of(LISTINGS[method].array, entries, exchange.params, absent, ttl_ms)
         except RemoteProtocolError as error:
             self._responder.fail(session, exchange, error.rpc_code, error.message)
             return
         self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
-
-
-def _entries(result: bytes, array: str, name: str) -> list[tuple[str, bytes]]:
-    """Returns the entries of a list by their names, as far as they have one.
-
-    Raises:
-        RemoteProtocolError: it is no list.
-    """
-    listed = take(result, members(result).get(array))
-    if listed is None or not listed.startswith(b"["):
-        raise RemoteProtocolError(f"got a result without {array}, expected an array")
-    found = []
-    for start, stop in elements(listed):
-        entry = listed[start:stop]
-        text = envelope.text_of(sole_member(entry, name)) if entry.startswith(b"{") else None
-        if text is not None:
-            found.append((text, entry))
-    return found
-
-
-def _page(
-    array: str, entries: Mapping[str, bytes], params: bytes | None, absent: Mapping[str, str], ttl_ms: int | None
-) -> bytes:
-    """Returns the result with the page that a client asks for.
-
-    Args:
-        ttl_ms: for how long the client may keep it; None for a client that knows no such thing.
-
-    Raises:
-        RemoteProtocolError: it asks for a page of another list.
-    """
-    names = sorted(entries)
-    digest = hashlib.blake2b(b"\0".join(entries[name] for name in names), digest_size=6).hexdigest()
-    cursor = envelope.text_of(sole_member(params, "cursor"))
-    first = 0
-    if cursor is not None:
-        seen, _, place = cursor.partition("-")
-        if seen != digest or not (place.isascii() and place.isdigit()) or int(place) >= len(names):
-            text = "got the cursor of a list that has changed since, expected none: read the list again"
-            raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
-        first = int(place)
-    size_bytes, last = 0, first
-    while last < len(names) and (last == first or size_bytes + len(entries[names[last]]) <= PAGE_MAX_BYTES):
-        size_bytes += len(entries[names[last]]) + 1
-        last += 1
-    parts = [b'{"%b":[' % array.encode(), b",".join(entries[name] for name in names[first:last]), b"]"]
-    if last < len(names):
-        parts.append(b',"nextCursor":' + msgspec.json.encode(f"{digest}-{last}"))
-    if ttl_ms is not None:
-        parts.append(b',"ttlMs":%d' % ttl_ms)
-    if absent:
-        parts.append(b',"_meta":' + msgspec.json.encode({SERVERS: dict(sorted(absent.items()))}))
-    return b"".join((*parts, b"}"))

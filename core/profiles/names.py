@@ -90,7 +90,7 @@ class Names:
         longest: int = 50,
     ) -> None:
         assert longest >= LONGEST_MIN
-        self._aliases = aliases
+        self.aliases = aliases
         self._own = frozenset(own)
         self._longest = longest
         self._renamed = {key: dict(names) for key, names in renames.items() if key[0] in aliases}
@@ -112,11 +112,11 @@ class Names:
         if len(exposed) > GUESS_MAX_CHARS:
             return Unknown(())
         alias, separator, rest = exposed.partition(SEPARATOR)
-        server = self._aliases.server_of(alias) if separator else None
+        server = self.aliases.server_of(alias) if separator else None
         if server is None:
-            server, rest = self._aliases.bare, exposed
+            server, rest = self.aliases.bare, exposed
         if server is None:
-            return Unknown(tuple(Shortened(one, self.expose(one, kind, exposed)) for one in self._aliases))
+            return Unknown(tuple(Shortened(one, self.expose(one, kind, exposed)) for one in self.aliases))
         raw = self._raw_of.get((server, kind), {}).get(rest)
         if raw is not None:
             return Route(server, raw)
@@ -140,7 +140,7 @@ class Names:
         return found
 
     def _prefix(self, server: str) -> str:
-        alias = self._aliases.of(server)
+        alias = self.aliases.of(server)
         return alias + SEPARATOR if alias else ""
 
     def _may_stay(self, server: str, kind: Kind, raw: str, exposed: str) -> bool:
@@ -158,7 +158,7 @@ class Names:
         if kind == "tools" and exposed in self._own:
             return False
         alias, separator, _ = exposed.partition(SEPARATOR)
-        return server != self._aliases.bare or not separator or self._aliases.server_of(alias) is None
+        return server != self.aliases.bare or not separator or self.aliases.server_of(alias) is None
 
     def _digested(self, server: str, raw: str) -> str:
         prefix = self._prefix(server)

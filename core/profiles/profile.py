@@ -11,12 +11,13 @@ from ..base.plan import Profile
 from ..base.revisions import LATEST_MODERN, Features
 from ..bridge import task_support
 from .aliases import Aliases
+from .instructions import Instructions
 from .names import Names
 from .rewriting import Rewriter
 from .uris import Uris
 
 DISCOVERY_TTL_MS: Final = 60_000
-"""Milliseconds for which clients may keep what a profile says of itself: it changes with the configuration only."""
+"""Milliseconds for which clients may keep what a profile says of itself: little of it ever changes."""
 
 
 class ProfileView:
@@ -36,34 +37,33 @@ class ProfileView:
         self.has_tasks = has_tasks
         self.list_wait_s = profile.list_wait_s
         aliases = Aliases({server.id: server.alias for server in profile.servers})
+        self.instructions = Instructions(aliases)
         self.names = Names(aliases, {}, longest=profile.longest_name)
         self.rewriter = Rewriter(self.names, Uris(aliases))
         self._info = {"name": profile.id, "version": version}
 
-    def handshake(self, features: Features) -> bytes:
+    def handshake(self, features: Features, instructions: str) -> bytes:
         """Returns the result of `initialize` for a client of that revision."""
         offered = msgspec.json.encode(_capabilities(has_completions=features.completions))
         if self.has_tasks and features.tasks:
             offered = task_support.declare_legacy(offered)
-        return msgspec.json.encode(
-            {"protocolVersion": features.revision, "capabilities": Raw(offered), "serverInfo": self._info}
-        )
+        found = {"protocolVersion": features.revision, "capabilities": Raw(offered), "serverInfo": self._info}
+        return msgspec.json.encode(found | ({"instructions": instructions} if instructions else {}))
 
-    def discovery(self) -> bytes:
+    def discovery(self, instructions: str = "") -> bytes:
         """Returns the result of `server/discover`."""
         offered = msgspec.json.encode(_capabilities(has_completions=True))
         if self.has_tasks:
             offered = task_support.declare_modern(offered)
-        return msgspec.json.encode(
-            {
-                "resultType": "complete",
-                "supportedVersions": [LATEST_MODERN],
-                "capabilities": Raw(offered),
-                "ttlMs": DISCOVERY_TTL_MS,
-                "cacheScope": "private",
-                "_meta": {"io.modelcontextprotocol/serverInfo": self._info},
-            }
-        )
+        found = {
+            "resultType": "complete",
+            "supportedVersions": [LATEST_MODERN],
+            "capabilities": Raw(offered),
+            "ttlMs": DISCOVERY_TTL_MS,
+            "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": self._info},
+        }
+        return msgspec.json.encode(found | ({"instructions": instructions} if instructions else {}))
 
 
 def _capabilities(*, has_completions: bool) -> dict[str, object]:

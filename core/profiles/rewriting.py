@@ -36,8 +36,9 @@ CANDIDATES_MAX: Final = 8
 _NAME_SHOWN_CHARS: Final = 100
 
 Path = tuple[str, ...]
-What = Literal["tools", "prompts", "uri", "template", "blocks", "sampled", "questions"]
-"""The kinds of places: names, URIs, and the `UNIONS` of objects that may have any, alone or in an array."""
+What = Literal["tools", "prompts", "uri", "template", "asked", "blocks", "sampled", "questions"]
+"""The kinds of places: names, URIs, texts for the user, and the `UNIONS` of objects that may have any, alone or in an
+array."""
 
 
 class Place(NamedTuple):
@@ -63,9 +64,9 @@ class Listing(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A message that may have names or URIs: a word that it then has, and the places."""
+    """A message that may have something to rewrite: words of which it then has one, and the places."""
 
-    word: bytes
+    words: tuple[bytes, ...]
     places: tuple[Place, ...]
 
 
@@ -76,7 +77,11 @@ UNIONS: Final[Mapping[str, Variants]] = {
     ),
     "sampled": Variants("type", {"tool_result": Place(("content",), "blocks")}),
     "questions": Variants(
-        "method", {"sampling/createMessage": Place(("params", "messages", "*", "content"), "sampled")}
+        "method",
+        {
+            "sampling/createMessage": Place(("params", "messages", "*", "content"), "sampled"),
+            "elicitation/create": Place(("params", "message"), "asked"),
+        },
     ),
 }
 
@@ -90,24 +95,27 @@ LISTINGS: Final = {
     "resources/templates/list": Listing("resourceTemplates", Place(("uriTemplate",), "template")),
 }
 
+_URI: Final = (b'"uri"',)
+_URI_OR_QUESTION: Final = (b'"uri"', b'"inputRequests"')
 _QUESTIONS: Final = Place(("inputRequests", "*"), "questions")
 
 RESULTS: Final = {
-    "tools/call": Holder(b'"uri"', (Place(("content",), "blocks"), _QUESTIONS)),
-    "prompts/get": Holder(b'"uri"', (Place(("messages", "*", "content"), "blocks"), _QUESTIONS)),
-    "resources/read": Holder(b'"uri"', (Place(("contents", "*", "uri"), "uri"), _QUESTIONS)),
-    "tasks/result": Holder(b'"uri"', (Place(("content",), "blocks"),)),
-    "tasks/get": Holder(b'"uri"', (Place(("result", "content"), "blocks"), _QUESTIONS)),
+    "tools/call": Holder(_URI_OR_QUESTION, (Place(("content",), "blocks"), _QUESTIONS)),
+    "prompts/get": Holder(_URI_OR_QUESTION, (Place(("messages", "*", "content"), "blocks"), _QUESTIONS)),
+    "resources/read": Holder(_URI_OR_QUESTION, (Place(("contents", "*", "uri"), "uri"), _QUESTIONS)),
+    "tasks/result": Holder(_URI, (Place(("content",), "blocks"),)),
+    "tasks/get": Holder(_URI_OR_QUESTION, (Place(("result", "content"), "blocks"), _QUESTIONS)),
 }
 """The results of requests other than lists, by method. The last one is of the tasks extension."""
 
 MESSAGES: Final = {
-    "notifications/resources/updated": Holder(b'"uri"', (Place(("uri",), "uri"),)),
+    "notifications/resources/updated": Holder(_URI, (Place(("uri",), "uri"),)),
     "notifications/subscriptions/acknowledged": Holder(
-        b'"resourceSubscriptions"', (Place(("notifications", "resourceSubscriptions", "*"), "uri"),)
+        (b'"resourceSubscriptions"',), (Place(("notifications", "resourceSubscriptions", "*"), "uri"),)
     ),
     "notifications/tasks": RESULTS["tasks/get"],
-    "sampling/createMessage": Holder(b'"uri"', (Place(("messages", "*", "content"), "sampled"),)),
+    "sampling/createMessage": Holder(_URI, (Place(("messages", "*", "content"), "sampled"),)),
+    "elicitation/create": Holder((b'"message"',), (Place(("message",), "asked"),)),
 }
 """The params of requests and notifications of servers, by method."""
 
@@ -174,7 +182,7 @@ class Rewriter:
 
     def _held(self, server: str, holder: Holder | None, data: bytes) -> bytes:
         # A member's name may be spelled with escapes.
-        if holder is None or (holder.word not in data and b"\\u" not in data):
+        if holder is None or not (any(word in data for word in holder.words) or b"\\u" in data):
             return data
         edits = self._edits(server, data, holder.places)
         return splice(data, edits) if edits else data
@@ -192,6 +200,8 @@ class Rewriter:
     def _exposed(self, server: str, kind: What, raw: str) -> str:
         if kind == "tools" or kind == "prompts":
             return self._names.expose(server, kind, raw)
+        if kind == "asked":
+            return f"[{self._names.aliases.of(server) or server}] {raw}"
         return self._uris.expose(server, raw) if kind == "uri" else self._uris.expose_template(server, raw)
 
     def _list(self, server: str, listing: Listing, result: bytes) -> bytes:

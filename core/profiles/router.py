@@ -15,7 +15,7 @@ import msgspec
 from ..access.policy import may_see
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import Headers
-from ..base.grants import Grants
+from ..base.grants import NO_GRANTS, Grants
 from ..base.log_levels import LEVELS
 from ..base.methods import LISTEN
 from ..base.plan import Profile
@@ -33,6 +33,7 @@ from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.ports import SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
+from ..state.storage_orders import StorageOrders
 from ..subscriptions.client_listens import ClientListens
 from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .listens import Listens
@@ -40,6 +41,7 @@ from .lists import Lists
 from .names import Route
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, unknown_name
+from .snapshots import Snapshots
 
 if TYPE_CHECKING:
     from ..input_required.url_elicitation import UrlElicitation
@@ -53,6 +55,7 @@ class ProfileRouter:
 
     Args:
         router: routes the requests of sessions with one server.
+        storage_orders: for the lists that are stored.
         tasks: the tasks of all servers; None if this copy has none.
         visits: the calls that wait for a visit to a page; None if this copy has none.
     """
@@ -60,6 +63,7 @@ class ProfileRouter:
     def __init__(
         self,
         context: Context,
+        storage_orders: StorageOrders,
         downstream: Downstream,
         router: SessionRouter,
         client_listens: ClientListens,
@@ -82,8 +86,19 @@ class ProfileRouter:
             self._receive_notification,
             self._receive_question,
             lambda front, leg: self._listens.join(front, leg),
+            lambda front, leg, introduction: self._view.instructions.learn(
+                front.session.principal, leg.server, introduction
+            ),
         )
-        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows, self._tell_change)
+        self._lists = Lists(
+            context,
+            downstream.responder,
+            Snapshots(context, storage_orders, profile),
+            self._view,
+            self._legs,
+            self._shows,
+            self._tell_change,
+        )
         self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, self._lists.receive_change)
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
@@ -115,12 +130,18 @@ class ProfileRouter:
             return
         wanted = session.client.revision
         features = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
-        self._fronts[session.sid] = Front(session, initialize)
-        self._sessions.accept_session(session, self._view.handshake(features), features.revision)
+        front = self._fronts[session.sid] = Front(session, initialize)
+        instructions = self._instructions_for(front, session.opener)
+        self._sessions.accept_session(session, self._view.handshake(features, instructions), features.revision)
 
     def begin_stateless(self, session: Session) -> None:
         self._fronts[session.sid] = Front(session)
         session.receive_greeting(self._view.discovery())
+
+    def _instructions_for(self, front: Front, exchange: Exchange | None) -> str:
+        grants = NO_GRANTS if exchange is None else self._lists.kind_of(front, exchange).grants
+        known = self._view.instructions
+        return known.text(front.session.principal, self._view.servers, lambda server: self._shows(server, grants))
 
     def has_room(self, session: Session) -> bool:
         front = self._fronts.get(session.sid)
@@ -161,9 +182,9 @@ class ProfileRouter:
         elif method == "logging/setLevel" and not session.is_stateless:
             self._set_level(front, exchange)
         elif method == "server/discover" and session.is_stateless:
-            assert session.greeting is not None
+            result = self._view.discovery(self._instructions_for(front, exchange))
             exchange.mark_native()
-            self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, session.greeting))
+            self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
         else:
             self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
@@ -409,6 +430,7 @@ class ProfileRouter:
 
 def profile_routers(
     context: Context,
+    storage_orders: StorageOrders,
     downstream: Downstream,
     router: SessionRouter,
     client_listens: ClientListens,
@@ -417,7 +439,7 @@ def profile_routers(
 ) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
     return {
-        profile.id: ProfileRouter(context, downstream, router, client_listens, tasks, visits, profile)
+        profile.id: ProfileRouter(context, storage_orders, downstream, router, client_listens, tasks, visits, profile)
         for profile in context.plan.profiles
     }
 

@@ -7,7 +7,14 @@ from typing import Final
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
+from ..base.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    OUTCOME_UNKNOWN,
+    RemoteProtocolError,
+)
 from ..base.ids import ChannelId
 from ..jsonrpc import envelope
 from ..jsonrpc.bounds import TooDeepError
@@ -175,7 +182,9 @@ class Dispatcher:
             self._receive_own_response(link, role, entry, frame, number)
         else:
             self.receive_answer(link, entry, frame)
-            if entry.token_raw is not None and entry.task is None and number not in link.tokens:
+            # An answer with an unknown outcome is one of a driver, for a server that may be working still.
+            is_lost = frame.error is not None and envelope.error_code(frame.error) == OUTCOME_UNKNOWN
+            if entry.token_raw is not None and entry.task is None and number not in link.tokens and not is_lost:
                 link.remember_token(number, entry)
             self._handshaker.advance(link, entry)
 

@@ -86,6 +86,7 @@ class Dialogue:
             plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True, limits=limits
         )
         self.now = 100.0
+        self.records: dict[str, bytes] = {}  # of its storage
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.unexpected: list[Came] = []
         self.undecided: list[Decide] = []
@@ -176,7 +177,9 @@ class Dialogue:
             self.undecided.append(order)
             self.came(self.owners[order.channel], "waits for a decision on", [order.method, order.name], order.channel)
         if isinstance(order, Save | Load):
-            answer = Saved() if isinstance(order, Save) else Loaded()
+            answer: Saved | Loaded = Loaded(self.records.get(order.key))
+            if isinstance(order, Save):
+                self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
         return []
 

@@ -306,15 +306,22 @@ class Server(Peer):
         self.is_greeted(**rest)
 
     def is_greeted(
-        self, *, able: Any = NOTHING, session: str = "S1", listens: bool = False, greeting: Request | None = None
+        self,
+        *,
+        able: Any = NOTHING,
+        session: str = "S1",
+        listens: bool = False,
+        greeting: Request | None = None,
+        **rest: Any,
     ) -> None:
         """Finishes the handshake, or the discovery. The client's answer, if one waits for it, is still to be expected.
 
         Args:
             listens: it has an event stream, over HTTP.
             greeting: the `initialize` that was expected before.
+            rest: other members of the result.
         """
-        info = {"capabilities": able, "serverInfo": {"name": self.name, "version": "1"}}
+        info = {"capabilities": able, "serverInfo": {"name": self.name, "version": "1"}, **rest}
         if self.era is Era.STATELESS:
             told = {"resultType": "complete", "supportedVersions": [STATELESS], "ttlMs": 0, "cacheScope": "private"}
             return self.answers(self.is_asked("server/discover"), told | info)

@@ -6,8 +6,10 @@ from typing import Any
 
 
 def accept(question: dict[str, Any]) -> dict[str, Any]:
-    """Returns the answer to a question, which repeats the question's text."""
-    return {"action": "accept", "content": {"name": question["message"]}}
+    """Returns the answer to a question, which repeats the question's text, without the server that a profile puts in
+    front of it."""
+    text = question["message"]
+    return {"action": "accept", "content": {"name": text.partition("] ")[2] if text.startswith("[") else text}}
 
 
 def answers_to(result: dict[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,7 @@ class Client:
         incarnation: the number of times that it has begun.
         tasks, subscriptions: its actions with tasks and subscriptions, or None.
         grants: those of its token; it may change at any time.
+        members: the servers of its profile, if `server` is one.
         gets_updates: True if it has a stream for notifications of changes.
         manners: its manners.
         may_log: True if a message that is refused does not end its session.
@@ -130,6 +131,7 @@ class Client:
         self.tasks: Tasks | None = None
         self.subscriptions: Subscriptions | None = None
         self.grants = NO_GRANTS
+        self.members: tuple[str, ...] = ()
         self.manners = network.manners_of(self.name)
         self._whim = network.rng_of(f"whims of {self.name}")
 
@@ -197,6 +199,10 @@ class Client:
     def _a_call(self) -> tuple[str, dict[str, Any], str]:
         say = f"{self.mark}{self.last + 1}"
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
+        if self.members:
+            member = self.rng.choice(self.members)
+            say += f"@{member}"
+            params["name"], params["arguments"]["say"] = f"{member}__echo", say
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
             params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
@@ -324,7 +330,8 @@ class Client:
             before = owed.reported.setdefault(channel, [])
             is_again = any(value in values for values in owed.reported.values()) or value <= max(before, default=0)
             before.append(value)
-        if is_again and "untidy" not in self.network.manners_of(self.server):
+        servers = self.members or (self.server,)
+        if is_again and not any("untidy" in self.network.manners_of(server) for server in servers):
             raise Wrong(f"{self.mark} was told of progress again: {params}")
         if owed is not None:
             owed.progress = max(owed.progress, value)

@@ -334,6 +334,8 @@ class Server:
     def _call(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
         network, meta, given = self.network, params.get("_meta", {}), params["arguments"]
         rng = network.rng_of(f"{self.name} {given['say']} {'requestState' in params}")
+        if given["say"].partition("@")[2] not in ("", self.plan.id):
+            raise Wrong(f"{self.name} was sent a call for another server: {params}")
         if network.strikes("garbage", 0.05, rng):
             network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:

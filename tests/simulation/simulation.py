@@ -23,7 +23,7 @@ import msgspec
 from checked_engine import CheckedEngine
 from isthmus.core.base.effects import Dial
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
+from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, Profile, ProfileServer, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import Violation
@@ -47,6 +47,9 @@ TRIES: Final = 12
 EMPTY_S: Final = 2_000.0
 NEWCOMER: Final = 100
 """The number of the first client that comes after the storm."""
+PROFILE: Final = "all"
+PROFILED: Final = 50
+"""The number of the first client of the profile."""
 
 ROOMY: Final = Limits(
     reply_timeout_s=40.0,
@@ -123,6 +126,9 @@ class World:
         is_checked: True to check each wire with an oracle. That doubles the time and changes nothing else.
     """
 
+    members: tuple[str, ...] = ()
+    """The servers of the profile."""
+
     def __init__(self, name: str, *, is_checked: bool = True) -> None:
         seed, self._kept = masks.parse(name)
         self.parts: list[str] = []
@@ -140,7 +146,13 @@ class World:
         self.grant_record = self._drawn_grants(seed)
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
-        plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
+        self.members = self._drawn_members(seed)
+        profile = Profile(PROFILE, tuple(map(ProfileServer, self.members)), keeps_lists=True)
+        plan = Plan(
+            servers=tuple(server.plan for server in self.servers.values()),
+            profiles=(profile,) if self.members else (),
+            affinity=self.affinity,
+        )
         self.network.engine = (LenientEngine if is_checked else BulkEngine)(
             plan,
             entropy=self.network.rng_of("entropy").randbytes,
@@ -165,6 +177,13 @@ class World:
     def _drawn_grants(self, seed: str) -> GrantRecord | None:
         is_drawn = random.Random(f"{seed} grants").random() < 0.4
         return GrantRecord(self.network) if is_drawn and self._has("grants") else None
+
+    def _drawn_members(self, seed: str) -> tuple[str, ...]:
+        """Returns the servers of the profile; none if there is no profile in this world."""
+        is_drawn = random.Random(f"{seed} profile").random() < 0.4
+        if not (is_drawn and self._has("profile")):
+            return ()
+        return tuple(id for id, server in self.servers.items() if not server.is_for_one)
 
     def _draw(self, fault: str, chance: float, rng: random.Random) -> bool:
         """True if the world has that fault."""
@@ -210,6 +229,12 @@ class World:
         if kind is ModernHttpClient and self.affinity is Affinity.SHARED:
             principal = f"p{number}"  # clients of one principal would share a session, and get each other's questions
         server = rng.choice(self._server_ids) if server is None else server
+        if server == PROFILE:
+            client = kind(self.network, number, server, principal)
+            client.members = self.members
+            self.clients.append(client)
+            client.begin()
+            return client
         if server not in self.servers:
             return None
         if self.servers[server].is_for_one:
@@ -231,8 +256,10 @@ class World:
 
     def run(self) -> None:
         network = self.network
-        for number in range(self._client_count):
-            client = self._join(number) if self._has(f"c{number}") else None
+        places = [(number, None) for number in range(self._client_count)]
+        places += [(number, PROFILE) for number in range(PROFILED, PROFILED + 3) if self.members]
+        for number, server in places:
+            client = self._join(number, server=server) if self._has(f"c{number}") else None
             if client is not None:
                 self._plan(f"c{number}", client.act)
         if self.change_log is not None:
@@ -319,7 +346,7 @@ class World:
 
     def _check_service(self) -> None:
         """Checks that a new client of each kind gets an answer from each server."""
-        drawn = itertools.product(self._server_ids, dict.fromkeys(KINDS))
+        drawn = itertools.product([*self._server_ids, *[PROFILE] * bool(self.members)], dict.fromkeys(KINDS))
         for number, (server, kind) in enumerate(drawn, NEWCOMER):
             client = self._join(number, kind, server) if self._has(f"n{number}") else None
             if client is not None:
@@ -334,7 +361,7 @@ class World:
                 self.network.run(20.0)
             if client.outcomes["result"] or client.outcomes["task completed"]:
                 return
-        raise Wrong(f"{type(client).__name__} gets nothing from {self.servers[client.server].plan}: {client.outcomes}")
+        raise Wrong(f"{type(client).__name__} gets nothing from {client.server}: {client.outcomes}")
 
     def _check_empty(self) -> None:
         """Checks that nothing is left once all clients have left."""
@@ -343,8 +370,9 @@ class World:
             client.leave()
         self.network.run(EMPTY_S)
         tasks, storage = self.network.engine.tasks(), self.network.storage
-        if tasks or storage.records or storage.blobs:
-            raise Wrong(f"left of tasks: {tasks}, {list(storage.records)}, {list(storage.blobs)}")
+        records = [key for key in storage.records if not key.startswith("list/")]  # these outlast all sessions
+        if tasks or records or storage.blobs:
+            raise Wrong(f"left of tasks: {tasks}, {records}, {list(storage.blobs)}")
         left = {name: table for name, table in tables(self.network.engine).items() if table and name not in OWN}
         if left:
             raise Wrong(f"left of clients that have gone: {left}")

@@ -98,6 +98,15 @@ def test_progress_after_a_cancellation_is_dropped() -> None:
     files.notifies("progress", progress(asked.id, 1))
 
 
+def test_progress_after_an_unknown_outcome_is_dropped() -> None:
+    """Such an answer is a driver's: the POST of the request was cut, and the server may be working on it still."""
+    _, files, alice = meeting()
+    request, asked = call(alice, files)
+    files.answers(asked, error=-31001)
+    alice.is_answered(request, error=-31001)
+    files.notifies("progress", progress(asked.id, 1))
+
+
 def test_progress_after_the_answer_is_dropped_without_an_event_stream() -> None:
     """The stream of another call is for what belongs to that."""
     _, files, alice = meeting("http")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
 from expected_values import Containing
 from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core.profiles.instructions import SERVER_MAX_CHARS
 
 DOWNS = pytest.mark.parametrize("down", ["pipe", "http"])
 KINDS = pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP], ids=["process", "url"])
@@ -219,19 +221,48 @@ def test_cancellation_reaches_the_server_of_the_call(down: str) -> None:
 
 
 def test_progress_and_logs_say_whose_they_are() -> None:
-    _play, alice, alpha, _beta = meeting("pipe")
+    play, alice, alpha, _beta = meeting("pipe")
     call = alice.asks("tools/call", {"name": "alpha__slow", "_meta": {"progressToken": "p"}})
     alpha.starts(able=CAN)
     received = alpha.is_asked("tools/call")
     token = received.params["_meta"]["progressToken"]
     alpha.notifies("progress", {"progressToken": token, "progress": 1})
     alice.is_notified("progress", {"progressToken": "p", "progress": 1})
+    told = [{"progressToken": token, "progress": value} for value in (2, 3)]
+    frames = [json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": each}) for each in told]
+    play.happens(play.engine.receive_messages, alpha.channel, [frame.encode() for frame in frames])
+    for value in (2, 3):
+        alice.is_notified("progress", {"progressToken": "p", "progress": value})
     alpha.notifies("message", {"level": "info", "data": "x"})
     alice.is_notified("message", {"level": "info", "data": "x", "logger": "alpha"})
     alpha.notifies("message", {"level": "info", "data": "x", "logger": "db"})
     alice.is_notified("message", {"level": "info", "data": "x", "logger": "alpha/db"})
     alpha.answers(received, {"content": []})
     alice.is_answered(call, {"content": []})
+
+
+@ERAS
+def test_the_instructions_of_servers_reach_the_next_session(era: Era) -> None:
+    """Each has a section, as far as there is room."""
+    play, alice, alpha, beta = meeting(era=era)
+    for server, text in ((beta, "b" * SERVER_MAX_CHARS + "!"), (alpha, " Use t. ")):
+        call = alice.asks("tools/call", {"name": f"{server.name}__t"})
+        server.starts(able=CAN, instructions=text)
+        server.answers(server.is_asked("tools/call"), {"content": []})
+        alice.is_answered(call, ...)
+    instructions = "## alpha\n\nUse t.\n\n## beta\n\n" + "b" * (SERVER_MAX_CHARS - 1) + "…"
+    bob = play.client("bob", "http", server="all", era=era)
+    asked = bob.greets() if era is Era.HANDSHAKE else bob.asks("server/discover")
+    bob.is_answered(asked, Containing({"instructions": instructions}))
+
+
+def test_the_user_sees_which_server_asks() -> None:
+    _play, alice, alpha, _beta = meeting("pipe")
+    alice.asks("tools/call", {"name": "alpha__ask"})
+    alpha.starts(able=CAN)
+    call = alpha.is_asked("tools/call")
+    alpha.asks("elicitation/create", {"message": "Sure?", "requestedSchema": {}}, on=call)
+    alice.is_asked("elicitation/create", Containing({"message": "[alpha] Sure?"}))
 
 
 def test_the_level_reaches_servers_now_and_later() -> None:

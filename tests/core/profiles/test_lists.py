@@ -10,7 +10,8 @@ from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Kind, Profile, ProfileServer, ServerPlan
 from isthmus.core.profiles import lists
-from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGE_MAX_BYTES, PAGES_MAX, TTL_MAX_S
+from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGES_MAX, TTL_MAX_S
+from isthmus.core.profiles.pages import PAGE_MAX_BYTES
 
 
 def meeting(**rest: Any) -> tuple[Dialogue, Client, Server]:
@@ -108,6 +109,7 @@ def test_lists_get_old() -> None:
     play.waits(1)
     alice.is_answered(alice.asks("tools/list"), Containing({"tools": [Containing({"name": "alpha__t"})]}))
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "new"}]})
+    alice.is_notified("tools/list_changed")
     assert tools_of(play, alice)["tools"][0]["name"] == "alpha__new"
 
 

@@ -45,6 +45,7 @@ REWRITTEN: Final = (
     "CompleteRequest Resource*Reference.uri",
     "ResourceUpdatedNotification *.uri",
     "Subscriptions* SubscriptionFilter.resourceSubscriptions[[]]",
+    "* Elicit*Params.message",
 )
 """The fields that are rewritten: the message, the innermost definition of its schema, and the member."""
 
