@@ -151,7 +151,8 @@ def test_a_client_uses_one_server_of_many(place: Place, client: str, server: str
     assert {name.removeprefix(f"{alias}__") for name in names if name.startswith(f"{alias}__")} == set(SEEN["tools"])
     # The server says that its tools have changed, but they have not: a profile need not pass that on.
     assert set(seen.pop("changes")) - {"tools"} == {f"{alias}+note://one"}
-    assert seen == {name: SEEN[name] for name in SEEN if name not in ("server", "tools", "changes")}
+    assert seen.pop("asked") == [f"[{alias}] Which colour?", "well?", "roots"]
+    assert seen == {name: SEEN[name] for name in SEEN if name not in ("server", "tools", "changes", "asked")}
 
 
 PLAN: Final = [
