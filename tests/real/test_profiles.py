@@ -39,7 +39,7 @@ VISITS: Final = (
 )
 """Clients and the workshops that they use: each era of clients with each era of servers. With THOROUGH set, all."""
 LIST_WAIT_S: Final = 1.0
-"""The time that lists wait for the dead and the hanging server. Others may take as long as they want."""
+"""The time that lists wait for the dead and the hanging server, beside one that is there already."""
 CHOSEN: Final = list(itertools.product(VISITORS, ALIASES)) if os.environ.get("THOROUGH") else VISITS
 LONG: Final = "all__trigger-long-running-operation"
 TOOL_COUNTS: Final = {"all": 10, "fs": 10} | dict.fromkeys(ALIASES.values(), len(SEEN["tools"]))
@@ -128,7 +128,7 @@ def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
         {"id": "many", "servers": healthy, "list_wait_seconds": 600},
         {"id": "wounded", "servers": ["py1", "dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
         {"id": "patient", "servers": [*healthy, "dead", "hanging"], "list_wait_seconds": 600},
-        {"id": "down", "servers": ["dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
+        {"id": "down", "servers": ["dead", "hanging"], "list_wait_seconds": 0.2},
     ]
     return {"core": {"port": 0}, "servers": servers, "profiles": profiles}
 
