@@ -396,6 +396,7 @@ class Sessions:
             base_url=front.base_url,
             router=router,
             replies=replies,
+            is_leg=True,
         )
         session.receive_headers(front.headers)
         if front.affinity is not None:

@@ -185,6 +185,7 @@ class Session(Machine[SessionState, SessionInput]):
         sees_hidden: it is the driver's own, and sees the names that the plan hides from clients.
         is_own: it is the driver's own, and sees the task abilities the server declared.
         is_brief: it is the driver's own, and only learns who the server is, see `PipeOpening`.
+        is_leg: it is one of a session with a profile, to one server of that.
         headers: the headers of the client's latest HTTP request that go on to the server.
         affinity: the common properties of its requests, if its client has no sessions.
         is_stateless: its client has no sessions.
@@ -217,6 +218,7 @@ class Session(Machine[SessionState, SessionInput]):
         "held",
         "id",
         "is_brief",
+        "is_leg",
         "is_own",
         "is_stateless",
         "kept_bytes",
@@ -265,6 +267,7 @@ class Session(Machine[SessionState, SessionInput]):
         sees_hidden: bool = False,
         is_own: bool = False,
         is_brief: bool = False,
+        is_leg: bool = False,
     ) -> None:
         super().__init__(SessionState.OPENING)
         self.id = id
@@ -284,6 +287,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.sees_hidden = sees_hidden
         self.is_own = is_own
         self.is_brief = is_brief
+        self.is_leg = is_leg
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}

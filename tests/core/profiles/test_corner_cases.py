@@ -313,3 +313,22 @@ def test_a_call_goes_on_after_the_visit_to_a_page(agrees: bool) -> None:
         alpha.answers(alpha.is_asked("tools/call", {"name": "t", "arguments": {"x": 1}}), {"content": []})
     result = result_of(play, alice)
     assert result.get("isError", False) is not agrees
+
+
+# --- Rules of servers -----------------------------------------------------------------------------------------------
+
+
+@ERAS
+def test_a_request_waits_for_the_decision_about_its_server(era: Era) -> None:
+    """The way through a profile leads around no decision."""
+    plan = ServerPlan(id="alpha", kind=Kind.PIPE, era=Era.HANDSHAKE, decides=True)
+    play = Dialogue(plan, profiles=(Profile("all", (ProfileServer("alpha"),)),))
+    alice = greeted(play, "alice", era=era)
+    alpha = play.server
+    call = alice.asks("tools/call", {"name": "alpha__delete"})
+    if era is Era.HANDSHAKE:
+        alpha.starts(able=CAN)
+    decide = alice.waits_for_decision("tools/call", "delete")
+    play.denies(decide)
+    alice.is_answered(call, error=-31009)
+    play.finish()
