@@ -244,7 +244,7 @@ def test_no_list_is_an_error_if_all_servers_are_down(place: Place) -> None:
 
 
 def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place) -> None:
-    """Its next call starts it again, in the same session."""
+    """The next call starts the server again, in the same session."""
     with place.client("many") as client:
         before = set(everything_pids(place.proxy))
         doomed = client.call(LONG, duration=600, steps=600)

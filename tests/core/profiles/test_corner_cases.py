@@ -70,7 +70,7 @@ def test_requests_do_not_wait_for_a_server_that_is_left_alone(era: Era) -> None:
 @ERAS
 @pytest.mark.parametrize("is_started", [False, True], ids=["starting", "started"])
 def test_a_client_that_leaves_takes_no_list_of_others_with_it(era: Era, is_started: bool) -> None:
-    """What a client that left was waiting for is read for the next one."""
+    """A list that a client was waiting for as it left is read for the next one."""
     play, alice, (alpha,) = meeting(ProfileServer("alpha"), down="pipe", era=era)
     alice.asks("tools/list")
     if is_started:
