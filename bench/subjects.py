@@ -115,6 +115,28 @@ def _isthmus_served(tokens: int) -> Starter:
     return start
 
 
+def _isthmus_profile(servers: int) -> Starter:
+    """Starts the product with a profile of so many servers. The stub keeps its names; the others are never needed."""
+
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        assert isinstance(upstream, str)
+        path = scratch / f"{port}.json"
+        others = [f"other-{number}" for number in range(1, servers)]
+        settings = {
+            "core": {"port": port},
+            "storage": {"root": str(scratch / f"{port}.data")},
+            "servers": [
+                {"id": "stub", "upstream": {"url": upstream, "era": "handshake"}},
+                *({"id": id, "upstream": {"command": ["/nonexistent"]}} for id in others),
+            ],
+            "profiles": [{"id": "all", "servers": [{"id": "stub", "alias": ""}, *others]}],
+        }
+        path.write_text(json.dumps(settings))
+        return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], "/mcp/all")
+
+    return start
+
+
 def _floor(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
     floor = [sys.executable, str(HERE / "floor.py")]
     if isinstance(upstream, list):
@@ -243,6 +265,9 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-shared": _isthmus_shared,
     "isthmus-sqlite": _isthmus_sqlite,
     "isthmus-served": _isthmus_served(0),
+    "isthmus-profile-5": _isthmus_profile(5),
+    "isthmus-profile-50": _isthmus_profile(50),
+    "isthmus-profile-500": _isthmus_profile(500),
     "isthmus-jwt": _isthmus_served(1),
     "isthmus-jwt-turns": _isthmus_served(17),  # one more than there are sessions
     "isthmus-new-jwt": _isthmus_served(NEW_TOKENS),

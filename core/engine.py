@@ -101,8 +101,9 @@ class Engine:
         )
         self._tasks, self._files, self._features = features.tasks, features.files, features.present
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
+        visits = None if features.questions is None else features.questions.url_elicitation
         routers = profile_routers(
-            context, storage_orders, downstream, router, subscriptions.client_listens, features.tasks
+            context, storage_orders, downstream, router, subscriptions.client_listens, features.tasks, visits
         )
 
         def router_of(endpoint: str) -> SessionRouter:

@@ -95,6 +95,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/base",
         "core/bridge",
         "core/downstream",
+        "core/input_required",
         "core/jsonrpc",
         "core/search",
         "core/state",

@@ -49,6 +49,9 @@ NOT_ASKED: Final = msgspec.json.encode(
 )
 """The error for a server whose question has no form that its client could be asked in."""
 
+RETRIED: Final = frozenset({"inputResponses", "requestState"})
+"""Members of a request's params that only a retry has, which carries answers."""
+
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 _REQUEST_BOUND: Final = frozenset({"task", "elicitationId"})

@@ -68,9 +68,6 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has removed (changelog). Their replacements are no requests, or have other names."""
 
-RETRIED: Final = frozenset({"inputResponses", "requestState"})
-"""Members of a request's params that only a retry has, which carries answers."""
-
 
 class Stateless:
     """All requests of clients without sessions.
@@ -284,7 +281,7 @@ class Stateless:
         if claims is not None:
             assert params is not None
             responses = input_requests.read_responses(params)
-            params = remove_members(params, RETRIED)
+            params = remove_members(params, input_requests.RETRIED)
         session = self._session_for(opening, key, request)
         self._check_room(session, opening)
         exchange = Exchange(

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..bridge.request_state import Claims, ClaimsKind, RequestStateSigner, digest_of, target_of
+from ..base.errors import RemoteProtocolError
+from ..base.methods import MAY_ASK
+from ..bridge.request_state import Claims, ClaimsKind, RequestStateSigner, digest_of, is_ours, target_of
 from ..jsonrpc import envelope
+from ..jsonrpc.outline import outline_of
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import Session
@@ -58,6 +61,25 @@ class CallState:
             questions=dict(questions or {}),
         )
         return self._signer.mint(claims)
+
+    def claims_of(self, session: Session, method: str, params: bytes | None) -> Claims | None:
+        """Returns the content of the token in a request; None if there is none, or if it is not valid for it."""
+        if method not in MAY_ASK or params is None or b"requestState" not in outline_of(params):
+            return None
+        try:
+            text = envelope.text_of(envelope.member_of(params, "requestState"))
+            if text is None or not is_ours(text):
+                return None
+            return self._signer.open(
+                text,
+                now_unix=self._context.now_unix,
+                server=session.server,
+                principal=session.principal,
+                method=method,
+                params=params,
+            )
+        except RemoteProtocolError:
+            return None
 
 
 def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info: bytes | None) -> bytes:

@@ -10,7 +10,7 @@ Source: 2025-11-25 client/elicitation, "URL Elicitation Required Error"; 2026-07
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ..bridge.discovery import server_info_of
 from ..bridge.request_state import Claims, ClaimsKind, digest_of_value
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..jsonrpc.splice import elements
+from ..jsonrpc.splice import elements, remove_members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
 from ..state.link import Link
@@ -41,6 +41,14 @@ client gets the server's error as it is."""
 NAME_MAX: Final = 64
 """The most characters of an `elicitationId` that go into the token as they are, a UUID with room to spare. A longer one
 is replaced by its digest."""
+
+
+class Retry(NamedTuple):
+    """The retry of a call that waits for a visit: its token, its answers, and its params without these."""
+
+    claims: Claims
+    responses: Mapping[str, bytes]
+    params: bytes
 
 
 class UrlElicitation:
@@ -109,6 +117,18 @@ class UrlElicitation:
         self._responder.answer(
             session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
         )
+
+    def read_retry(self, session: Session, method: str, params: bytes | None) -> Retry | None:
+        """Reads the retry of a call that waits for a visit; None for any other request, and for one that cannot be
+        read."""
+        claims = self._call_state.claims_of(session, method, params)
+        if claims is None or claims.kind is not ClaimsKind.URL or params is None:
+            return None
+        try:
+            responses = input_requests.read_responses(params)
+        except RemoteProtocolError:
+            return None
+        return Retry(claims, responses, remove_members(params, input_requests.RETRIED))
 
     def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:
         """Handles a retry: sends the call to the server again if the client accepted every page, else ends it."""

@@ -50,6 +50,7 @@ class Leg:
         is_open: its handshake is done.
         is_introduced: the server has introduced itself.
         waiting: the requests that wait for the handshake.
+        refusal: why the handshake failed.
     """
 
     def __init__(self, server: str, session: Session, *, is_open: bool) -> None:
@@ -58,6 +59,7 @@ class Leg:
         self.is_open = is_open
         self.is_introduced = False
         self.waiting: list[Exchange] = []
+        self.refusal = ""
 
 
 class Front:
@@ -245,6 +247,8 @@ class Legs:
             reply = LegReply(partial(self._receive_handshake, front, leg))
             frame = Frame(id_raw=b"0", method="initialize", params=front.initialize)
             self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, front.session.headers)
+            if leg.refusal:
+                return leg.refusal
         self._opened(front, leg)
         return leg
 
@@ -253,6 +257,9 @@ class Legs:
         waiting, leg.waiting = leg.waiting, []
         if frame.error is not None:
             front.legs.pop(leg.server, None)
+            leg.refusal = (
+                envelope.text_of(envelope.member_of(envelope.usable_error(frame.error), "message")) or "refused"
+            )
             for inner in waiting:
                 inner.reply.take(envelope.encode_error_raw(inner.id_raw, frame.error))
             return
@@ -285,6 +292,10 @@ class Legs:
             self._start(leg, inner)
         else:
             leg.waiting.append(inner)
+
+    def add(self, leg: Leg, inner: Exchange) -> None:
+        """Adds a request to a leg that is open. Its caller sends it."""
+        leg.session.add(inner)
 
     def _start(self, leg: Leg, inner: Exchange) -> None:
         session = leg.session

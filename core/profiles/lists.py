@@ -69,14 +69,17 @@ class Kept(NamedTuple):
 
 
 class _Snapshots(Mapping[str, Snapshot]):
-    """The snapshots of servers, each made when it is looked at: most names need none."""
+    """The snapshots of servers, each made, and judged, when it is looked at: most names need none."""
 
-    def __init__(self, servers: list[str], kept: Mapping[tuple[str, str], Kept]) -> None:
+    def __init__(
+        self, servers: tuple[str, ...], shows: Callable[[str], bool], kept: Mapping[tuple[str, str], Kept]
+    ) -> None:
         self._servers = servers
+        self._shows = shows
         self._kept = kept
 
     def __getitem__(self, server: str) -> Snapshot:
-        if server not in self._servers:
+        if server not in self._servers or not self._shows(server):
             raise KeyError(server)
         tools, prompts, uris = (
             self._raws(server, method) for method in ("tools/list", "prompts/list", "resources/list")
@@ -84,10 +87,10 @@ class _Snapshots(Mapping[str, Snapshot]):
         return Snapshot(tools, prompts, uris)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._servers)
+        return filter(self._shows, self._servers)
 
     def __len__(self) -> int:
-        return len(self._servers)
+        return sum(1 for _ in self)
 
     def _raws(self, server: str, method: str) -> Mapping[str, str]:
         found = self._kept.get((server, method))
@@ -101,6 +104,7 @@ class _Fetch:
         waiting: the requests of clients that wait for it.
         watching: the sessions whose clients are told if it differs from what they were shown.
         is_outdated: the list has changed meanwhile.
+        problem: why it could not be read, or "" if it was; None before its end.
     """
 
     def __init__(self, method: str, params: bytes) -> None:
@@ -111,10 +115,15 @@ class _Fetch:
         self.waiting: list[_Wait] = []
         self.watching: dict[str, Front] = {}
         self.is_outdated = False
+        self.problem: str | None = None
 
     def watch(self, front: Front) -> None:
         """Lets the client of a session be told if the list differs."""
         self.watching[front.session.sid] = front
+
+    def end(self, problem: str) -> None:
+        """Records that it is over."""
+        self.problem = problem
 
     def begin_again(self) -> None:
         """Forgets what was read."""
@@ -227,7 +236,9 @@ class Lists:
                 fetch.watch(wait.front)
         elif isinstance(fetch, str):
             wait.failed[server] = fetch
-        else:
+        elif fetch.problem:
+            wait.failed[server] = fetch.problem
+        elif fetch.problem is None:
             wait.missing[server] = NOT_YET
             fetch.waiting.append(wait)
 
@@ -252,8 +263,7 @@ class Lists:
 
     def snapshots(self, kind: ClientKind) -> Mapping[str, Snapshot]:
         """Returns what is known of the names of servers that clients of a kind may see."""
-        servers = [server for server in self._view.servers if self._shows(server, kind.grants)]
-        return _Snapshots(servers, self._kept.get(kind, {}))
+        return _Snapshots(self._view.servers, lambda server: self._shows(server, kind.grants), self._kept.get(kind, {}))
 
     def entry(self, kind: ClientKind, method: str, name: str) -> bytes | None:
         """Returns an entry as clients of a kind were last shown it."""
@@ -394,6 +404,7 @@ class Lists:
                 differs = kept_before is None or kept_before.entries != kept.entries
                 if differs:
                     self._stored.save(*place, kept.entries, kept.raws)
+        fetch.end(problem)
         if differs:
             for front in fetch.watching.values():
                 self._changed(front, _CHANGES[method])

@@ -50,7 +50,7 @@ class ProfileView:
 
     def handshake(self, features: Features, instructions: str) -> bytes:
         """Returns the result of `initialize` for a client of that revision."""
-        offered = msgspec.json.encode(self._capabilities(has_completions=features.completions) | {"logging": {}})
+        offered = msgspec.json.encode(self._capabilities(has_completions=features.completions))
         if self.has_tasks and features.tasks:
             offered = task_support.declare_legacy(offered)
         found = {"protocolVersion": features.revision, "capabilities": Raw(offered), "serverInfo": self._info}
@@ -76,4 +76,4 @@ class ProfileView:
         changes = {"listChanged": True}
         tools = {} if self.has_search else changes
         found: dict[str, object] = {"tools": tools, "prompts": changes, "resources": changes | {"subscribe": True}}
-        return found | ({"completions": {}} if has_completions else {})
+        return found | {"logging": {}} | ({"completions": {}} if has_completions else {})

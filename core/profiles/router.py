@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -44,6 +45,9 @@ from .rewriting import LISTINGS, NAMING, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
 from .snapshots import Snapshots
 
+if TYPE_CHECKING:
+    from ..input_required.url_elicitation import UrlElicitation
+
 NO_VALUES = b'{"completion":{"values":[]}}'
 """The completion of a server that completes nothing."""
 
@@ -55,6 +59,7 @@ class ProfileRouter:
         router: routes the requests of sessions with one server.
         storage_orders: for the lists that are stored.
         tasks: the tasks of all servers; None if this copy has none.
+        visits: the calls that wait for a visit to a page; None if this copy has none.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class ProfileRouter:
         router: SessionRouter,
         client_listens: ClientListens,
         tasks: TaskDirectory | None,
+        visits: UrlElicitation | None,
         profile: Profile,
     ) -> None:
         self._context = context
@@ -72,6 +78,7 @@ class ProfileRouter:
         self._responder = downstream.responder
         self._router = router
         self._tasks = tasks
+        self._visits = visits
         has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
         self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
         self._legs = Legs(
@@ -208,6 +215,8 @@ class ProfileRouter:
         if isinstance(leg, str):
             self._responder.fail(session, exchange, UPSTREAM_UNAVAILABLE, leg)
             return
+        visits = self._visits if session.is_stateless else None
+        retry = None if visits is None else visits.read_retry(leg.session, exchange.method, params)
         reply = LegReply(partial(self._receive_answer, front, leg, exchange))
         inner = Exchange(
             exchange.key,
@@ -216,7 +225,7 @@ class ProfileRouter:
             id_raw=exchange.id_raw,
             id_key=exchange.id_key,
             method=exchange.method,
-            params=params,
+            params=params if retry is None else retry.params,
             token_raw=exchange.token_raw,
             headers=exchange.headers,
             request=exchange.request,
@@ -225,7 +234,11 @@ class ProfileRouter:
         exchange.step(ExchangeInput.PREPARED)
         exchange.receive_written(0, None)
         front.send_on(exchange, leg, inner)
-        self._legs.send(leg, inner)
+        if visits is None or retry is None:
+            self._legs.send(leg, inner)
+        else:
+            self._legs.add(leg, inner)
+            visits.resume(leg.session, inner, retry.claims, retry.responses)
 
     def _receive_answer(self, front: Front, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes) -> None:
         """Gives a client's request the response that came on a leg."""
@@ -442,10 +455,11 @@ def profile_routers(
     router: SessionRouter,
     client_listens: ClientListens,
     tasks: TaskDirectory | None,
+    visits: UrlElicitation | None,
 ) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
     return {
-        profile.id: ProfileRouter(context, storage_orders, downstream, router, client_listens, tasks, profile)
+        profile.id: ProfileRouter(context, storage_orders, downstream, router, client_listens, tasks, visits, profile)
         for profile in context.plan.profiles
     }
 

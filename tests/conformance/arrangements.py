@@ -20,6 +20,10 @@ Arrangement = Callable[[Path], AbstractContextManager[Sequence[str | Path]]]
 DIRECT: Final = "direct"
 ACROSS: Final = "other era, "
 """The beginning of the names of columns with a peer of the other era."""
+PROFILED: Final = "profile, "
+"""The beginning of the names of columns through a profile of the peer alone."""
+PROFILE: Final = "all"
+"""The id of that profile."""
 
 
 def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arrangement]:
@@ -44,6 +48,14 @@ def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arra
 
         return arrange
 
+    def profiled(*target: str | Path) -> Arrangement:
+        @contextlib.contextmanager
+        def arrange(folder: Path) -> Iterator[Sequence[str | Path]]:
+            with configured(suite, target, folder) as proxy:
+                yield ["server", "--url", proxy.url_of(PROFILE)]
+
+        return arrange
+
     other = OTHER[suite.name]
     return {
         DIRECT: direct(),
@@ -51,18 +63,28 @@ def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arra
         "stdio upstream": proxied(*suite.server_command, "stdio"),
         f"{ACROSS}HTTP": proxied(urls[other.name]),
         f"{ACROSS}stdio": proxied(*other.server_command, "stdio"),
+        f"{PROFILED}HTTP": profiled(urls[suite.name]),
+        f"{PROFILED}other era": profiled(urls[other.name]),
     }
 
 
 def between(suite: Suite, target: Sequence[str | Path], folder: Path) -> AbstractContextManager[rig.Proxy]:
     """Runs Isthmus before a URL or a command, with a configuration if the suite has options."""
-    if suite.tasks is None:
-        return rig.wrap(*target, folder=folder)
+    return rig.wrap(*target, folder=folder) if suite.tasks is None else configured(suite, target, folder)
+
+
+def configured(suite: Suite, target: Sequence[str | Path], folder: Path) -> AbstractContextManager[rig.Proxy]:
+    """Runs Isthmus with a configuration: the server, and a profile of it alone whose names are the server's."""
     words = [str(word) for word in target]
     upstream = {"command": words} if len(words) > 1 else {"url": words[0]}
-    server = {"id": "peer", "upstream": upstream, "tasks": suite.tasks}
+    server = {"id": "peer", "upstream": upstream} | ({} if suite.tasks is None else {"tasks": suite.tasks})
     config = folder / "isthmus.json"
-    settings = {"core": {"port": 0}, "storage": {"root": "data"}, "servers": [server]}
+    settings = {
+        "core": {"port": 0},
+        "storage": {"root": "data"},
+        "servers": [server],
+        "profiles": [{"id": PROFILE, "servers": [{"id": "peer", "alias": ""}]}],
+    }
     config.write_text(json.dumps(settings), encoding="utf-8")
     return rig.serve(config, folder=folder)
 

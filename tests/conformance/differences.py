@@ -7,31 +7,47 @@ from __future__ import annotations
 
 from typing import Final
 
-from arrangements import ACROSS
+from arrangements import ACROSS, PROFILED
 
 ANY: Final = "*"
+BRIDGED: Final = (ACROSS, f"{PROFILED}other era")
+"""The columns with a peer of the other era."""
 Key = tuple[str, str, str, str]
 
 V4: Final = "2025-11-25"
 V5: Final = "2026-07-28"
 V5_TASKS: Final = "2026-07-28 tasks"
 
-NOT_YET: Final[dict[Key, str]] = {}
+NOT_YET: Final[dict[Key, str]] = {
+    (V5, "server", "http-custom-header-server-validation", PROFILED): "a profile does not know yet which arguments of"
+    " the tools of its servers are repeated in headers",
+}
 """Features that Isthmus lacks. A line is deleted when Isthmus has the feature."""
 
 UNCHECKED: Final[dict[Key, str]] = {
     (V4, "server", "server-sse-polling", "stdio upstream"): "over stdio a server cuts nobody off, so a call is answered"
     " at once, as JSON, where the suite looks for nothing",
     (V4, "server", "server-sse-polling", ACROSS): "2026-07-28 has no streams that one comes back to",
+    (
+        V4,
+        "server",
+        "server-sse-polling",
+        PROFILED,
+    ): "a call through a profile is polled by Isthmus, and the stream of its client stays open",
     (V5_TASKS, "server", "tasks-status-notifications", ""): "the suite skips it until it is written anew",
 }
 """Cells in which the suite rightly finds nothing to check."""
 
 UNTRANSLATABLE: Final[dict[Key, str]] = {
-    (V5, "server", "input-required-result-basic-elicitation", ACROSS): "the suite wants the question under the key"
-    " `user_name`, and in the handshake revisions questions have no keys",
-    (V5, "server", "input-required-result-ignore-extra-params", ACROSS): "the suite answers a question before it is"
-    " asked, and a server of the handshake revisions can be answered only once it has asked",
+    **dict.fromkeys(
+        [(V5, "server", "input-required-result-basic-elicitation", column) for column in BRIDGED],
+        "the suite wants the question under the key `user_name`, and in the handshake revisions questions have no keys",
+    ),
+    **dict.fromkeys(
+        [(V5, "server", "input-required-result-ignore-extra-params", column) for column in BRIDGED],
+        "the suite answers a question before it is asked, and a server of the handshake revisions can be answered only"
+        " once it has asked",
+    ),
 }
 """Messages that exist in one era only, so that no bridge makes the scenario pass."""
 

@@ -3,9 +3,10 @@
 Each era has one suite, and tasks of 2026-07-28, where they are an extension, have one more. Each scenario runs directly
 and with isthmus between. In server mode the suite is the client, and its peer is server.mjs or server2.mjs (for tasks
 tasks.mjs or tasks2.py). In client mode the suite is the server, and starts client.mjs or client2.mjs. Through isthmus
-the peer is of the suite's own era, or of the other one. So a scenario that passes directly and not through isthmus is
-isthmus's fault, and the exit code is then 1, unless differences.py has a reason. The logs of suites and isthmus are
-kept in `.real/conformance/last`, one folder for each scenario and cell.
+the peer is of the suite's own era, or of the other one, and the way leads through its own path, or through a profile of
+it alone. So a scenario that passes directly and not through isthmus is isthmus's fault, and the exit code is then 1,
+unless differences.py has a reason. The logs of suites and isthmus are kept in `.real/conformance/last`, one folder for
+each scenario and cell.
 """
 
 from __future__ import annotations
@@ -195,6 +196,8 @@ def run_chosen(chosen: Mapping[tuple[str, str], Sequence[str]], options: argpars
         for (of_suite, mode), every in chosen.items():
             suite = SUITES[of_suite]
             wanted = [name for name in every if options.scenario is None or name in options.scenario]
+            if not wanted:
+                continue
             logins = [name for name in wanted if name.startswith(NEEDS_OAUTH)]
             others = [name for name in wanted if not name.startswith(NEEDS_OAUTH)]
             all_of = server_arrangements(suite, urls) if mode == "server" else client_arrangements(suite)

@@ -1,4 +1,5 @@
-"""The cells of the era tests: a client, a server and a transport, directly or through one proxy that serves all.
+"""The cells of the era tests: a client, a server and a transport, directly or through one proxy that serves all, where
+the client uses the server's own path or a profile of that server alone.
 
 A cell carries out all scenarios once, with one client. Tests look at the result. Each scripted server speaks one
 revision. Over HTTP one process serves all cells, over stdio each client has its own.
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from abilities import ABILITIES, REVISIONS
 from checked_engine import Blame
 from isthmus.core.oracle.wires import Wire, read_trace
-from raw_clients import Client, PipeClient, SseClient
+from raw_clients import Client, PipeClient, SocketClient, SseClient
 from rig import Proxy, launched, serve
 from scenarios import SCENARIOS, Conversation, Pair
 from scripted_client import ReceivedFrame
@@ -36,16 +37,19 @@ BRIDGED: Final = PAIRS
 
 
 class Cell(NamedTuple):
+    """A client, a server, and the way from one to the other: `direct`, `through`, or `profile`."""
+
     pair: Pair
     transport: str
-    is_proxied: bool
+    way: str
 
     def __str__(self) -> str:
-        how = "through" if self.is_proxied else "direct"
-        return f"{self.pair.client}-{self.pair.server}-{self.transport}-{how}"
+        return f"{self.pair.client}-{self.pair.server}-{self.transport}-{self.way}"
 
 
-DIRECT: Final = [Cell(Pair(revision, revision), transport, False) for revision in REVISIONS for transport in TRANSPORTS]
+DIRECT: Final = [
+    Cell(Pair(revision, revision), transport, "direct") for revision in REVISIONS for transport in TRANSPORTS
+]
 IS_THOROUGH: Final = bool(os.environ.get("THOROUGH"))
 
 
@@ -56,9 +60,24 @@ def is_over(pair: Pair, transport: str) -> bool:
 
 
 PROXIED: Final = [
-    Cell(pair, transport, True) for transport in TRANSPORTS for pair in BRIDGED if is_over(pair, transport)
+    Cell(pair, transport, "through") for transport in TRANSPORTS for pair in BRIDGED if is_over(pair, transport)
 ]
-CELLS: Final = [*DIRECT, *PROXIED]
+IN_SHORT: Final = {
+    (Pair("2026-07-28", "2026-07-28"), "stdio"),
+    (Pair("2026-07-28", "2025-11-25"), "http"),
+    (Pair("2025-11-25", "2026-07-28"), "stdio"),
+    (Pair("2025-11-25", "2025-11-25"), "http"),
+    (Pair("2024-11-05", "2025-06-18"), "http"),
+}
+"""The cells through a profile without THOROUGH, a tenth of all: each pair of eras, and HTTP+SSE."""
+
+PROFILED: Final = [
+    Cell(pair, transport, "profile")
+    for transport in TRANSPORTS
+    for pair in BRIDGED
+    if IS_THOROUGH or (pair, transport) in IN_SHORT
+]
+CELLS: Final = [*DIRECT, *PROXIED, *PROFILED]
 
 
 class Broken(NamedTuple):
@@ -141,15 +160,17 @@ class Records:
     def _wire(self, cell: Cell) -> Client:
         client, server = cell.pair
         if cell.transport == "stdio":
-            if not cell.is_proxied:
+            if cell.way == "direct":
                 return PipeClient(self._command(server, "stdio"), folder=self._folder)
-            self._proxy()
-            return UnixClient(str(self._sockets / server))
-        if cell.is_proxied:
-            path = "sse" if "audio" not in ABILITIES[client] else "mcp"
-            url = f"{self._proxy().base_url}/{path}/{_name(server, 'http')}"
-        else:
+            proxy = self._proxy()
+            if cell.way == "through":
+                return UnixClient(str(self._sockets / server))
+            return SocketClient(f"{proxy.base_url.replace('http', 'ws', 1)}/ws/{_endpoint(cell)}")
+        if cell.way == "direct":
             url = self._url(server).removeprefix("sse+")
+        else:
+            path = "sse" if "audio" not in ABILITIES[client] else "mcp"
+            url = f"{self._proxy().base_url}/{path}/{_endpoint(cell)}"
         if "audio" not in ABILITIES[client]:
             return SseClient(url)
         return StatelessHttpClient(url) if client == REVISIONS[-1] else SessionHttpClient(url, client)
@@ -165,12 +186,14 @@ class Records:
         return self._urls[revision]
 
     def _proxy(self) -> Proxy:
-        """The proxy for all cells. Its Unix sockets stand for stdio."""
+        """The proxy for all cells. Its Unix sockets stand for stdio, and the WebSockets of its profiles."""
         if not self._proxies:
             path = self._folder / "eras.json"
-            servers = [server for pair in BRIDGED for server in self._configured(pair.server)]
-            unique = {server["id"]: server for server in servers}
-            path.write_text(json.dumps({"core": {"port": 0}, "servers": list(unique.values())}))
+            servers = [server for revision in REVISIONS for server in self._configured(revision)]
+            profiles = [
+                {"id": f"profile-{server['id']}", "servers": [{"id": server["id"], "alias": ""}]} for server in servers
+            ]
+            path.write_text(json.dumps({"core": {"port": 0}, "servers": servers, "profiles": profiles}))
             self._proxies.append(self._stack.enter_context(self._served(path)))
         return self._proxies[0]
 
@@ -188,6 +211,11 @@ class Records:
 
 def _name(revision: str, transport: str) -> str:
     return f"{transport}-{revision}"
+
+
+def _endpoint(cell: Cell) -> str:
+    name = _name(cell.pair.server, cell.transport)
+    return f"profile-{name}" if cell.way == "profile" else name
 
 
 @contextlib.contextmanager

@@ -1,13 +1,15 @@
 """Tests that clients and servers of all revisions have the same conversation, as far as each revision can express it.
 
 A scripted client of one revision meets a scripted server of one revision: directly if the revisions are the same, which
-proves the scripts, and through the proxy. The result of each scenario is compared with a table, and every frame that
-either side receives must be valid in its own revision, by the official schema.
+proves the scripts, through the proxy, and through a profile of that server alone. The result of each scenario is
+compared with a table, and every frame that either side receives must be valid in its own revision, by the official
+schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import validators
@@ -24,8 +26,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
         yield started
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-@each_cell
+NOT_AT_PROFILES: Final = {
+    "handshake": "a profile introduces itself: its own name, version and capabilities",
+    "pages": "a profile puts the lists of its servers together, and cuts pages of its own",
+}
+"""Scenarios that differ at a profile, and why."""
+
+CONVERSATIONS: Final = [
+    pytest.param(cell, name, id=f"{cell}-{name}")
+    for cell in CELLS
+    for name in SCENARIOS
+    if cell.way != "profile" or name not in NOT_AT_PROFILES
+]
+
+
+@pytest.mark.parametrize(("cell", "name"), CONVERSATIONS)
 def test_the_conversation_is_the_same_in_all_eras(recorded: Records, cell: Cell, name: str) -> None:
     outcome = recorded.get(cell).outcomes[name]
     if isinstance(outcome, Broken):

@@ -74,6 +74,19 @@ async def outcome(work: Awaitable[Any]) -> Any:
         return {"code": error.error.code}
 
 
+class Names:
+    """The names of a workshop: its own, or, with an alias, those at a profile."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def tool(self, name: str) -> str:
+        return f"{self.alias}__{name}" if self.alias else name
+
+    def uri(self, uri: str) -> str:
+        return f"{self.alias}+{uri}" if self.alias else uri
+
+
 async def call(client: Client, name: str, **arguments: Any) -> Any:
     async def work() -> str:
         result = await client.call_tool(name, arguments)
@@ -83,45 +96,46 @@ async def call(client: Client, name: str, **arguments: Any) -> Any:
     return await outcome(work())
 
 
-async def visit(client: Client, visitor: Visitor, *, is_modern: bool) -> dict[str, Any]:
-    server = client.server_info
+async def visit(client: Client, visitor: Visitor, names: Names, *, is_modern: bool) -> dict[str, Any]:
+    server, note = client.server_info, names.uri(NOTE)
     seen: dict[str, Any] = {"revision": client.protocol_version, "server": server.name if server else None}
     seen["tools"] = [tool.name for tool in (await client.list_tools()).tools]
-    seen["echo"] = await call(client, "echo", text="snow \u2603")
+    seen["echo"] = await call(client, names.tool("echo"), text="snow \u2603")
     for name in ("form", "sample", "where"):
-        seen[name] = await call(client, name)
-    counted = await client.call_tool("count", {"to": 2}, progress_callback=visitor.report)
+        seen[name] = await call(client, names.tool(name))
+    counted = await client.call_tool(names.tool("count"), {"to": 2}, progress_callback=visitor.report)
     seen["count"] = counted.content[0].text if isinstance(counted.content[0], types.TextContent) else None
     if not is_modern:
         await client.set_logging_level("info")
-    seen["log"] = await call(client, "log")
+    seen["log"] = await call(client, names.tool("log"))
 
     async def read(uri: str) -> Any:
         found = (await client.read_resource(uri)).contents[0]
         return found.text if isinstance(found, types.TextResourceContents) else None
 
-    seen["read"] = await outcome(read(NOTE))
-    seen["missing"] = await outcome(read("note://none"))
-    text = (await client.get_prompt("greet", {"name": "Ada"})).messages[0].content
+    seen["read"] = await outcome(read(note))
+    seen["missing"] = await outcome(read(names.uri("note://none")))
+    text = (await client.get_prompt(names.tool("greet"), {"name": "Ada"})).messages[0].content
     seen["prompt"] = text.text if isinstance(text, types.TextContent) else None
-    reference = types.PromptReference(name="greet")
+    reference = types.PromptReference(name=names.tool("greet"))
     seen["complete"] = (await client.complete(reference, {"name": "name", "value": "A"})).completion.values
     async with contextlib.AsyncExitStack() as stack:
         if is_modern:
-            listening = client.listen(tools_list_changed=True, resource_subscriptions=[NOTE])
+            listening = client.listen(tools_list_changed=True, resource_subscriptions=[note])
             subscription = await stack.enter_async_context(listening)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.start_soon(visitor.follow, subscription)
         else:
-            await client.subscribe_resource(NOTE)
-        seen["change"] = await call(client, "change")
+            await client.subscribe_resource(note)
+        seen["change"] = await call(client, names.tool("change"))
+        expected = {str(note)} if names.alias else {str(note), "tools"}  # a profile tells of what differs only
         with anyio.move_on_after(PATIENCE_S):
-            while len(visitor.changes) < 2 or not visitor.logs:
+            while not expected <= visitor.changes or not visitor.logs:
                 await visitor.changed.wait()
         if is_modern:
             tasks.cancel_scope.cancel()
         else:
-            await client.unsubscribe_resource(NOTE)
+            await client.unsubscribe_resource(note)
     return seen | {
         "asked": visitor.asked,
         "progress": visitor.progress,
@@ -149,7 +163,8 @@ async def main(path: str) -> None:
         sampling_callback=visitor.sample,
         list_roots_callback=visitor.roots,
     ) as client:
-        seen = await visit(client, visitor, is_modern=client.session.discover_result is not None)
+        names = Names(plan["sessions"][0].get("alias", ""))
+        seen = await visit(client, visitor, names, is_modern=client.session.discover_result is not None)
     print(json.dumps(seen), flush=True)
 
 
