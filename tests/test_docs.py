@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import json
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.app.admin import metrics
 from isthmus.app.base.sizes import parse_size
 from isthmus.app.cli import arguments
@@ -195,7 +197,7 @@ def test_every_limit_is_on_the_page() -> None:
     assert {*defaults, *generate.fixed_limits()} == set(LIMIT_TESTS)
 
 
-@pytest.mark.parametrize("limit", LIMIT_TESTS)
+@each_row("limit", LIMIT_TESTS)
 def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
     """The test names the limit, or uses something of its module that does."""
     path, name = LIMIT_TESTS[limit].split("::")
@@ -209,6 +211,7 @@ def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
     assert any(re.search(rf"\b{mentioned}\b", parts[part]) for part in read), f"{name} does not reach {mentioned}"
 
 
+@functools.cache
 def top_level_parts(path: Path) -> dict[str, str]:
     """Returns the source of each function, class and constant of a module, by name."""
     source, parts = path.read_text(encoding="utf-8"), {}
@@ -297,7 +300,7 @@ def test_tests_that_pages_name_exist() -> None:
     assert named > 50
 
 
-@pytest.mark.parametrize("command", commands(), ids=lambda command: command.text[:40])
+@each_row("command", commands())
 def test_commands_are_ones_that_exist(command: Command) -> None:
     """The command line takes each `isthmus …` on a page, and the Makefile has each target."""
     words = shlex.split(command.text)

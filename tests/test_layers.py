@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from rooms import LOOSE, PARTS, ROOMS, room_of
 
 ROOT = Path(__file__).parent.parent
@@ -147,7 +148,7 @@ def arrows(room: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@each_row("room", ROOMS)
 def test_rooms_import_only_the_rooms_that_their_row_names(room: str) -> None:
     """A row also names no room that its files do not import: an arrow that nothing needs goes."""
     found = arrows(room)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 import validators
+from each_row import each_row
 from era_cells import CELLS, Broken, Cell, Records, records
 from scenarios import SCENARIOS, may_receive
 from scripted_client import ReceivedFrame
@@ -24,8 +25,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
         yield started
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
 @each_cell
+@each_row("name", SCENARIOS)
 def test_the_conversation_is_the_same_in_all_eras(recorded: Records, cell: Cell, name: str) -> None:
     outcome = recorded.get(cell).outcomes[name]
     if isinstance(outcome, Broken):
