@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 ROW_MAX_CHARS: Final = 300
-"""What a failure shows of its row."""
+"""The length of the row that a failure shows."""
 
 
 def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -215,9 +215,10 @@ def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
 def top_level_parts(path: Path) -> dict[str, str]:
     """Returns the source of each function, class and constant of a module, by name."""
     source, parts = path.read_text(encoding="utf-8"), {}
+    lines = source.splitlines()  # `ast.get_source_segment` would split them anew for each part
     for node in ast.parse(source).body:
-        decorators = getattr(node, "decorator_list", [])
-        text = "\n".join(ast.get_source_segment(source, part) or "" for part in (*decorators, node))
+        first = min(part.lineno for part in (*getattr(node, "decorator_list", []), node))
+        text = "\n".join(lines[first - 1 : node.end_lineno])
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             parts[node.name] = text
         elif isinstance(node, ast.Assign | ast.AnnAssign):
