@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -93,8 +94,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports(path: Path, *, absolute_only: bool = False) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path, *, absolute_only: bool = False) -> tuple[tuple[int, str], ...]:
     """(line, absolute name) of every import in a file, wherever in it, relative ones resolved below `isthmus`."""
+    return tuple(_imports(path, absolute_only))
+
+
+def _imports(path: Path, absolute_only: bool) -> Iterator[tuple[int, str]]:
     package = ["isthmus", *path.relative_to(ROOT).parts[:-1]]
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
