@@ -23,7 +23,9 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Calla
     All rows are walked. The failures are raised together, each with a note of its row.
     """
     columns = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
-    table = [(row,) if names == columns[0] else row for row in rows]
+    table = [
+        row.values if isinstance(row, type(pytest.param())) else (row,) if names == columns[0] else row for row in rows
+    ]
     assert table, "a test of no row cannot fail"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
