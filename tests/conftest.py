@@ -3,15 +3,16 @@ noisy."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # Hundreds of processes start. Their imports are compiled once, whatever the environment says. Otherwise each process
 # compiles them anew, which takes most of them longer than their work.
-# all of it, which takes most of them longer than what they do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -27,6 +28,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects the tests with the garbage collector off, and hides them from it: tens of thousands of tests are no
+    garbage, and each full collection of a test would look at all of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

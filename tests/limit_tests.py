@@ -167,7 +167,7 @@ LIMIT_TESTS: Final = {
     ),
     "task_questions_max": "core/engine/test_tasks_malformed.py::test_open_questions_of_a_task_are_bounded",
     "task_page_max": "core/engine/test_tasks_malformed.py::test_a_list_of_tasks_comes_in_pages",
-    "task_farewell_s": "core/engine/test_tasks_many.py::test_ten_thousand_tasks_leave_nothing_behind",
+    "task_farewell_s": "core/engine/test_tasks_many.py::test_thousands_of_tasks_leave_nothing_behind",
     "probe_timeout_s": "core/upstream/test_handshake_turns.py::test_the_probe_is_given_up_when_the_other_era_is_tried",
     "probe_start_timeout_s": (
         "core/upstream/test_handshake_turns.py::test_the_probe_is_given_up_when_the_other_era_is_tried"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from each_row import each_row
 from isthmus.app.commands.change_notes import change_notes, for_drivers
 
 NOTES = change_notes()
@@ -16,7 +16,7 @@ def test_each_note_has_a_number_of_its_own() -> None:
     assert len(numbers) == len(set(numbers)) > 100
 
 
-@pytest.mark.parametrize("name", NOTES)
+@each_row("name", NOTES)
 def test_what_a_driver_must_do_is_an_item_of_its_own(name: str) -> None:
     """An item for drivers begins with the mark, goes on with an order in lower case, and ends with a full stop."""
     text, items = NOTES[name], for_drivers(NOTES[name])

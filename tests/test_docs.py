@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import json
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.app.admin import metrics
 from isthmus.app.base.sizes import parse_size
 from isthmus.app.cli import arguments
@@ -195,7 +197,7 @@ def test_every_limit_is_on_the_page() -> None:
     assert {*defaults, *generate.fixed_limits()} == set(LIMIT_TESTS)
 
 
-@pytest.mark.parametrize("limit", LIMIT_TESTS)
+@each_row("limit", LIMIT_TESTS)
 def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
     """The test names the limit, or uses something of its module that does."""
     path, name = LIMIT_TESTS[limit].split("::")
@@ -209,12 +211,14 @@ def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
     assert any(re.search(rf"\b{mentioned}\b", parts[part]) for part in read), f"{name} does not reach {mentioned}"
 
 
+@functools.cache
 def top_level_parts(path: Path) -> dict[str, str]:
     """Returns the source of each function, class and constant of a module, by name."""
     source, parts = path.read_text(encoding="utf-8"), {}
+    lines = source.splitlines()  # `ast.get_source_segment` would split them anew for each part
     for node in ast.parse(source).body:
-        decorators = getattr(node, "decorator_list", [])
-        text = "\n".join(ast.get_source_segment(source, part) or "" for part in (*decorators, node))
+        first = min(part.lineno for part in (*getattr(node, "decorator_list", []), node))
+        text = "\n".join(lines[first - 1 : node.end_lineno])
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             parts[node.name] = text
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -297,7 +301,7 @@ def test_tests_that_pages_name_exist() -> None:
     assert named > 50
 
 
-@pytest.mark.parametrize("command", commands(), ids=lambda command: command.text[:40])
+@each_row("command", commands())
 def test_commands_are_ones_that_exist(command: Command) -> None:
     """The command line takes each `isthmus …` on a page, and the Makefile has each target."""
     words = shlex.split(command.text)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 FUZZ = Path(__file__).parent.parent / "fuzz"
 TARGETS = sorted(path.stem for path in FUZZ.glob("*.py"))
@@ -28,7 +28,7 @@ def target(name: str) -> Callable[[bytes], None]:
     return test_one_input
 
 
-@pytest.mark.parametrize(("name", "seed"), [pytest.param(n, s, id=f"{n}-{s.name}") for n, s in SEEDS])
+@each_row("name, seed", SEEDS)
 def test_target_holds_on_its_seed(name: str, seed: Path) -> None:
     """No seed, found or made, breaks the invariant again."""
     target(name)(seed.read_bytes())

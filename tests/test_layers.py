@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from rooms import LOOSE, PARTS, ROOMS, room_of
 
 ROOT = Path(__file__).parent.parent
@@ -92,8 +94,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports(path: Path, *, absolute_only: bool = False) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path, *, absolute_only: bool = False) -> tuple[tuple[int, str], ...]:
     """(line, absolute name) of every import in a file, wherever in it, relative ones resolved below `isthmus`."""
+    return tuple(_imports(path, absolute_only))
+
+
+def _imports(path: Path, absolute_only: bool) -> Iterator[tuple[int, str]]:
     package = ["isthmus", *path.relative_to(ROOT).parts[:-1]]
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -147,7 +154,7 @@ def arrows(room: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@each_row("room", ROOMS)
 def test_rooms_import_only_the_rooms_that_their_row_names(room: str) -> None:
     """A row also names no room that its files do not import: an arrow that nothing needs goes."""
     found = arrows(room)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in (ROOT / "core").rglob("*.py") if "__pycache__" not in path.parts)
@@ -88,7 +88,7 @@ def foreign_writes(path: Path) -> list[str]:
     return [f"{place}:{node.lineno}: {ast.unparse(node)}" for node in writes(tree) if node.attr not in own]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT / "core").as_posix())
+@each_row("path", FILES)
 def test_state_is_changed_by_its_owner(path: Path) -> None:
     found = foreign_writes(path)
     assert not found, "\n".join(found)

@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PARTS = ("core", "transports", "storage", "app", "tests", "fuzz", "bench", "docs", "examples")
 
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+
 NO_SUBJECT = re.compile(
     r"(It|Its|Who|Whose|Whom|Whoever|What|Whatever|Which|Where|When|Whenever|How|Why|Whether|They|Them|Their|This|That|"
     r"These|Those|Such|Likewise|Same|The same|Of|As|And|But|So|For|From|With|Without|In|On|At|To|By|If|Because|Nobody|"
@@ -25,9 +27,17 @@ OLD_NAMES = ("courier", "ferry", "ferries", "legwork", "nursery", "schooling", "
 """Names of parts that are called by the specification's words now. The change notes tell of them."""
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module, and its statements. Expressions, which are most of a tree, have no docstrings."""
+    unread: list[ast.AST] = [tree]
+    while unread:
+        yield (node := unread.pop())
+        unread += (each for each in ast.iter_child_nodes(node) if isinstance(each, STATEMENTS))
+
+
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """The docstrings of a file: of the module, of classes and functions, and of names that are assigned."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text is not None:

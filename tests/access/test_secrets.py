@@ -381,15 +381,15 @@ def test_a_wrapped_server_tells_no_secret(world: World) -> None:
 
 
 def test_check_tells_no_secret(world: World) -> None:
-    """A good configuration, and one for each secret that stands where something else is expected."""
+    """A good configuration, and one for each secret that stands where something else is expected, by turns."""
     said, settings = Said({}), world.settings()
     config = world.write(settings)
     said.add_run("check", "--log-level", "debug", "check", config, env=world.env)
     assert b"service" in said.texts["stdout of check"]
     for number, wrong in enumerate(misplaced(settings)):
         path = world.write(wrong, f"wrong-{number}.json")
-        assert said.add_run("check", "check", path, env=world.env) == 2, wrong
-        assert said.add_run("serve", "serve", path, env=world.env) == 2
+        command = ("check", "serve")[number % 2]  # both read it in the same way
+        assert said.add_run(command, command, path, env=world.env) == 2, wrong
     (world.folder / "cut.json").write_text(json.dumps(resolved(settings, world.env))[:-5])
     assert said.add_run("check", "check", str(world.folder / "cut.json"), env=world.env) == 2
     leaks = said.leaks(SECRETS)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from each_row import each_row
 from isthmus import core
 
 LIST = """
@@ -31,7 +32,7 @@ def test_the_public_names_are_these() -> None:
     assert dir(core) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_each_can_be_imported(name: str) -> None:
     value = getattr(core, name)
     assert not isinstance(value, type) or value.__name__ == name or name in ("Headers", "Cookies", "CookieChanges")

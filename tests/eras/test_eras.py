@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 import validators
+from each_row import each_row
 from era_cells import CELLS, Broken, Cell, Records, records
 from scenarios import SCENARIOS, may_receive
 from scripted_client import ReceivedFrame
@@ -32,16 +33,12 @@ NOT_AT_PROFILES: Final = {
 }
 """Scenarios that differ at a profile, and why."""
 
-CONVERSATIONS: Final = [
-    pytest.param(cell, name, id=f"{cell}-{name}")
-    for cell in CELLS
-    for name in SCENARIOS
-    if cell.way != "profile" or name not in NOT_AT_PROFILES
-]
 
-
-@pytest.mark.parametrize(("cell", "name"), CONVERSATIONS)
+@each_cell
+@each_row("name", SCENARIOS)
 def test_the_conversation_is_the_same_in_all_eras(recorded: Records, cell: Cell, name: str) -> None:
+    if cell.way == "profile" and name in NOT_AT_PROFILES:
+        return
     outcome = recorded.get(cell).outcomes[name]
     if isinstance(outcome, Broken):
         pytest.fail(outcome.trace, pytrace=False)

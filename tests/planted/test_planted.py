@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from planting import ROOT, Bug, DoesNotApply, Hunk, read_bugs
 
 BUGS = read_bugs()
@@ -16,7 +17,7 @@ def test_there_are_at_least_twenty_and_each_has_its_number() -> None:
     assert [bug.number for bug in BUGS] == [f"{number:02}" for number in range(1, len(BUGS) + 1)]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@each_row("bug", BUGS)
 def test_each_can_be_planted(bug: Bug) -> None:
     """The bug changes the product, which is valid Python then, and its patch says what it breaks and which tests ought
     to notice."""

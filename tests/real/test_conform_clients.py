@@ -41,7 +41,7 @@ def test_the_sdk_s_client_is_tested_over_each_transport(transport: str, tmp_path
     """The client speaks all revisions of the transport, and breaks only the rules that its plan makes it break."""
     chosen = [] if transport == "stdio" else ["--transport", transport]
     report = tmp_path / "report.json"
-    options = ["--examples", "2", "--seconds", "30", "--ignore", "capability-undeclared", "--json", report]
+    options = ["--examples", "1", "--seconds", "30", "--ignore", "capability-undeclared", "--json", report]
     steps: list[dict[str, object]] = [{"op": "tools"}, {"op": "call", "name": "a-tool", "arguments": {}}]
     command = planned(transport, steps, tmp_path)
     process = isthmus(["conform", "--client", *chosen, *options, "--", *command], folder=tmp_path)

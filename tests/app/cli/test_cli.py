@@ -37,6 +37,7 @@ from command import (
     run,
     until,
 )
+from each_row import each_row
 from isthmus.app.base import logs
 from isthmus.app.base.version import DESCRIPTION
 from isthmus.app.cli import cli
@@ -849,7 +850,7 @@ NESTED = {"type": "object", "properties": {"in": {"properties": {"file": {}}}, "
 LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows": {"items": {"items": {}}}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema, argument, named",
     [
         (
@@ -877,7 +878,7 @@ LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows"
         ("a schema", "path", None),
     ],
 )
-@pytest.mark.parametrize("kind", ["upload_consumer", "artifact_producer"])
+@each_row("kind", ["upload_consumer", "artifact_producer"])
 def test_an_argument_that_the_schema_rules_out_is_named(
     kind: str, schema: object, argument: str, named: str | None
 ) -> None:

@@ -7,6 +7,7 @@ import itertools
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.app.commands.losses import LOSSES, SERVER_CAPABILITIES, Loss, losses_for_older, losses_of
 from isthmus.core.base.revisions import Era
 
@@ -26,7 +27,7 @@ OLDER = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.feature)
+@each_row("loss", LOSSES)
 def test_losses_use_a_fixed_vocabulary(loss: Loss) -> None:
     """Sides, speakers and fates are existing ones, capabilities are the protocol's, and the rest are sentences."""
     assert msgspec.convert(msgspec.to_builtins(loss), Loss) == loss

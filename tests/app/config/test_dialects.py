@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.config.dialects.clients import CLIENTS
@@ -325,7 +326,7 @@ READ: list[tuple[str, str, object, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("title", "path", "document", "expected"), READ)
+@each_row(("title", "path", "document", "expected"), READ)
 def test_a_file_of_a_client_is_read(title: str, path: str, document: object, expected: Json) -> None:
     """Every server of the file that is not switched off is there, and is what the client would start."""
     opened = source(document, path)
@@ -561,7 +562,7 @@ def plan(settings: Settings) -> object:
     return to_plan(settings, b"k" * 16, "/ws", "")
 
 
-@pytest.mark.parametrize(("title", "path", "document", "expected"), READ)
+@each_row(("title", "path", "document", "expected"), READ)
 def test_a_converted_file_has_the_same_plan(title: str, path: str, document: object, expected: Json) -> None:
     converted = source(document, path).converted()
     text = yaml.safe_dump(converted, sort_keys=False)

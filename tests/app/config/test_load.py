@@ -13,6 +13,7 @@ import jsonschema
 import msgspec
 import pytest
 import yaml
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.base.sizes import parse_size
@@ -853,7 +854,7 @@ def test_a_pasted_server_may_be_of_type_sse(url: str) -> None:
     assert (server.upstream.url, server.upstream.transport) == ("http://h/sse", "sse")
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@each_row("text", REFUSED)
 def test_a_refusal_names_the_key_what_was_seen_and_what_would_be_right(text: str) -> None:
     message = refusal(text)
     for expected in REFUSED[text]:
@@ -1076,8 +1077,8 @@ def test_the_schema_is_a_schema_and_describes_every_key() -> None:
             assert "description" in value or "$ref" in value or key == "type", f"{name}.{key}"
 
 
-@pytest.mark.parametrize("value", ["null", "5", "[]", '""'])
-@pytest.mark.parametrize(
+@each_row("value", ["null", "5", "[]", '""'])
+@each_row(
     "section", [field.encode_name for field in msgspec.structs.fields(Settings) if field.encode_name != "$schema"]
 )
 def test_an_empty_section_is_reported(section: str, value: str) -> None:

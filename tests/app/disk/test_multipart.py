@@ -249,7 +249,7 @@ async def test_filenames_are_taken_as_sent(disposition: str, filename: str) -> N
 
 
 def test_quotes_without_an_end_are_not_each_searched_for_one() -> None:
-    text = 'form-data; name="' + 2_000_000 * '\\"'
+    text = 'form-data; name="' + 400_000 * '\\"'
     with no_hang():
         assert _QUOTED.sub(_emptied, text) == text
 

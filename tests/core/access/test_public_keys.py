@@ -8,6 +8,7 @@ from typing import Any
 import jwt
 import msgspec
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from issuer_scenes import KINDS, base64url, jwk, private_key
@@ -75,7 +76,7 @@ UNUSABLE: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSABLE)
+@each_row("case", UNUSABLE)
 def test_an_unusable_key_is_left_out(case: str) -> None:
     """RFC 7517, 5: keys that are not understood or out of range "SHOULD be ignored"."""
     assert [key.kid for key in read(UNUSABLE[case], RSA)] == ["RSA"]

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 
 import isthmus.core
-import pytest
+from each_row import each_row
 
 OTHERWISE = ("Halt", "Eviction")
 """Enumerations with other values: see `test_effects` and `test_plan`."""
@@ -23,7 +23,7 @@ def enums() -> list[type[enum.Enum]]:
     return found
 
 
-@pytest.mark.parametrize("kind", enums(), ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+@each_row("kind", enums())
 def test_each_value_is_its_members_name(kind: type[enum.Enum]) -> None:
     """Messages, traces and addresses show one name."""
     called = {member.name: str(member.value).lower().replace(" ", "_").replace("-", "_") for member in kind}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.core.base.limits import Limits
 
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Limits)}
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-@pytest.mark.parametrize("value", [0, -1])
+@each_row("name", DEFAULTS)
+@each_row("value", [0, -1])
 def test_a_limit_is_positive(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"limit {name} is {value}, expected a positive number"):
         Limits(**{name: value})

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base import plan
 from isthmus.core.base.plan import (
     Affinity,
@@ -79,9 +80,9 @@ def test_the_defaults_of_a_proxy() -> None:
     assert (found.public_base_url, found.fallback_base_url, found.tmp_prefix) == ("", "", "")
 
 
-@pytest.mark.parametrize("sharing", list(Sharing))
-@pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("files", [{}, {"consumers": (EATS,)}, {"producers": (MAKES,)}, {"auto_files": AutoFiles()}])
+@each_row("sharing", list(Sharing))
+@each_row("kind", list(Kind))
+@each_row("files", [{}, {"consumers": (EATS,)}, {"producers": (MAKES,)}, {"auto_files": AutoFiles()}])
 def test_which_servers_can_be_shared(sharing: Sharing, kind: Kind, files: dict[str, Any]) -> None:
     """A server over Streamable HTTP is not shared, nor is one with files, whose folders belong to a session."""
     if sharing is not Sharing.NONE and (kind is Kind.HTTP or files):

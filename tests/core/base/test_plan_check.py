@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import (
@@ -48,7 +49,7 @@ def problems(plan: Any, *, has_storage: bool = True) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "problem"),
     [
         ({"id": ""}, "id: got the text '', expected a text that is not empty"),
@@ -165,7 +166,7 @@ def test_sequences_are_tuples_or_lists(sequence: type) -> None:
     assert not problems(Plan(servers=sequence([server(tools=tools)]), state_keys=sequence([KEY])))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "problem"),
     [
         ({"tasks": TaskRules(offer=Offer.OWN)}, f"servers[0].tasks: tasks of server 's' {STORED}"),
@@ -183,7 +184,7 @@ def test_sequences_are_tuples_or_lists(sequence: type) -> None:
         ({"tasks": TaskRules(tools=(("t", Offer.NEVER),), strict=True)}, ""),
     ],
 )
-@pytest.mark.parametrize("make", [Engine, BulkEngine, Recorder])
+@each_row("make", [Engine, BulkEngine, Recorder])
 def test_tasks_and_files_need_a_driver_with_a_storage(make: type[Engine], asked: dict[str, Any], problem: str) -> None:
     plan = Plan(servers=(server(**asked),), link_key=KEY)
     more: dict[str, Any] = {"write": [].append} if make is Recorder else {}

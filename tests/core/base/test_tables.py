@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.core.base.revisions import LEGACY, MODERN, Features
 from isthmus.core.files.store import filenames
 from isthmus.core.wire.http.header_forwarding import may_pass
@@ -22,7 +23,7 @@ def test_the_phrase_of_a_status_is_the_registered_one() -> None:
     assert {200, 202, 204, 206, 400, 401, 403, 404, 405, 413, 429, 500, 502, 503} <= events.REASONS.keys()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "suffix",
     [
         "aac",
@@ -96,7 +97,7 @@ def test_the_type_of_a_suffix_that_the_standard_library_does_not_know(name: str,
     assert filenames.mime_type_of(name, b"", None) == type_
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     # RFC 9110, 7.6.1 and 11.7; RFC 9113, 8.2.2; RFC 6455; and what says how a body is written
     [

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
@@ -95,9 +96,9 @@ def test_a_server_projection_adds_nothing(name: str, capabilities: Capabilities,
     check_projection(OF_SERVERS[name], capabilities, more)
 
 
-@pytest.mark.parametrize("revision", LEGACY)
-@pytest.mark.parametrize("elicitation", [None, *CLIENTS["elicitation"]], ids=json.dumps)
-@pytest.mark.parametrize("sampling", [None, *CLIENTS["sampling"]], ids=json.dumps)
+@each_row("revision", LEGACY)
+@each_row("elicitation", [None, *CLIENTS["elicitation"]])
+@each_row("sampling", [None, *CLIENTS["sampling"]])
 def test_a_handshake_declares_only_what_its_revision_knows(revision: str, elicitation: Any, sampling: Any) -> None:
     """Modes and tools go to 2025-11-25, a bare elicitation to 2025-06-18 if there are forms, and none to earlier
     revisions."""

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.revisions import features_of
 from isthmus.core.bridge.capabilities import (
@@ -74,8 +75,8 @@ def test_a_client_does_not_declare_changes_of_roots(name: str) -> None:
     assert json.loads(client_to_modern(packed({name: members}))) == expected
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-@pytest.mark.parametrize(
+@each_row("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@each_row(
     ("elicitation", "forms", "is_form"),
     [
         ({}, {}, True),

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.bridge.elicitation import full_content, plain_form
 
@@ -133,10 +134,10 @@ def test_an_option_is_yes_or_no(mark: Any) -> None:
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
-@pytest.mark.parametrize("is_required", [True, False])
-@pytest.mark.parametrize("least", [None, 0, 1, 2, 1.0, "1"])
-@pytest.mark.parametrize("most", [None, 0, 1, 2])
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@each_row("is_required", [True, False])
+@each_row("least", [None, 0, 1, 2, 1.0, "1"])
+@each_row("most", [None, 0, 1, 2])
+@each_row("count", [0, 1, 2, 3])
 def test_the_number_of_chosen_options_is_bounded(least: Any, most: int | None, count: int, is_required: bool) -> None:
     """The bounds are inclusive. An optional field with a least number above zero is left out if none is chosen."""
     options = ["x", "y", "z"]

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.revisions import features_of
 from isthmus.core.bridge.input_requests import answered
@@ -93,7 +94,7 @@ TEXT = {"type": "text", "text": "x"}
 MODEL = {"role": "assistant", "model": "m", "content": TEXT}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "answer", "seen"),
     [
         *((method, raw, "that is no object") for method in sorted(METHODS) for raw in ([], 5, None, "x")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.bridge.request_name import NAMED_BY, name_in
 
@@ -18,8 +19,8 @@ def test_a_name_is_read_however_it_is_written(method: str, key: str) -> None:
             assert name_in(method, f'{{ "arguments" : {{}}, "{spelling}" : "{value}" }}'.encode()) == "delete"
 
 
-@pytest.mark.parametrize(("method", "key"), NAMED_BY.items())
-@pytest.mark.parametrize(
+@each_row(("method", "key"), NAMED_BY.items())
+@each_row(
     "text",
     [
         '{"KEY":"a","KEY":"b"}',

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
@@ -142,8 +143,8 @@ def test_equal_eras_pass_the_very_object(features: Features, drawn: tuple[str, b
         assert to_legacy(method, data, client=features, server=features) is data
 
 
-@pytest.mark.parametrize(("client", "server"), PAIRS)
-@pytest.mark.parametrize("method", METHODS)
+@each_row(("client", "server"), PAIRS)
+@each_row("method", METHODS)
 def test_a_plain_result_passes_between_any_two(method: str, client: Features, server: Features) -> None:
     """A result that every revision can express passes as the very same object."""
     result = text_of_object(own(method))
@@ -159,8 +160,8 @@ def test_no_incomplete_result_reaches_a_session(kind: object) -> None:
         to_legacy("tools/call", result, client=V4, server=V5)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("result", [b"[]", b"null", b"1", b'"x"', b'{"_meta":1,"_meta":2}', b'{"_meta":{"a":1,"a":2}}'])
+@each_row("method", METHODS)
+@each_row("result", [b"[]", b"null", b"1", b'"x"', b'{"_meta":1,"_meta":2}', b'{"_meta":{"a":1,"a":2}}'])
 def test_an_unreadable_result_is_the_servers_fault(method: str, result: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         to_modern(method, result, server_info=INFO)

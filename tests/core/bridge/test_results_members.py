@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INTERNAL_ERROR, RemoteProtocolError
 from isthmus.core.base.revisions import features_of
 from isthmus.core.bridge.results import (
@@ -35,7 +36,7 @@ def legacy(method: str, result: Any) -> Any:
     return json.loads(to_legacy(method, json.dumps(result).encode(), client=OLD, server=NEW))
 
 
-@pytest.mark.parametrize(("client", "server"), [*itertools.product(REVISIONS, REVISIONS)])
+@each_row(("client", "server"), [*itertools.product(REVISIONS, REVISIONS)])
 def test_servers_whose_results_may_be_unknown_to_a_client(client: str, server: str) -> None:
     """Three revisions added content and structure; 2025-11-25 added none."""
     changes = {"2025-03-26", "2025-06-18", "2026-07-28"}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.bridge.task_support import (
     Support,
     TaskAbilities,
@@ -50,9 +51,9 @@ def test_the_support_that_a_word_means(word: Any, support: Support | None) -> No
     assert received == [("t", support)]
 
 
-@pytest.mark.parametrize("more", [{}, {"x": 1}])
-@pytest.mark.parametrize("wanted", [None, *Support])
-@pytest.mark.parametrize(("word", "support"), WORDS)
+@each_row("more", [{}, {"x": 1}])
+@each_row("wanted", [None, *Support])
+@each_row(("word", "support"), WORDS)
 def test_the_support_that_a_tool_is_given(
     word: Any, support: Support | None, wanted: Support | None, more: dict[str, int]
 ) -> None:
@@ -90,9 +91,9 @@ def test_of_two_tools_with_one_name_the_first_counts() -> None:
 PARTS: list[Any] = [{}, None, True, [], "absent"]
 
 
-@pytest.mark.parametrize("calls", PARTS)
-@pytest.mark.parametrize("cancels", PARTS)
-@pytest.mark.parametrize("lists", PARTS)
+@each_row("calls", PARTS)
+@each_row("cancels", PARTS)
+@each_row("lists", PARTS)
 def test_the_abilities_of_a_server_with_sessions(calls: Any, cancels: Any, lists: Any) -> None:
     """Each ability is an object; the extension does not count."""
     tasks: dict[str, Any] = {"cancel": cancels, "list": lists, "requests": {"tools": {"call": calls}}}

@@ -1,4 +1,4 @@
-"""Tests of ten thousand tasks at once, which leave nothing behind, and of the memory of a task."""
+"""Tests of thousands of tasks at once, which leave nothing behind, and of the memory of a task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from task_scenes import GRACE_S, Scene, scene
 from task_servers import text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
-COUNT, BATCH = 10_000, 250
+COUNT, BATCH = 2_000, 250
 LIMITS = Limits(
     tasks_max=COUNT,
     tasks_per_principal_max=COUNT,
@@ -55,7 +55,7 @@ def fill(world: Scene, parties: list[Party]) -> dict[str, str]:
     return ids
 
 
-def test_ten_thousand_tasks_leave_nothing_behind() -> None:
+def test_thousands_of_tasks_leave_nothing_behind() -> None:
     """Some finish, some are cancelled, most expire while they work. The server gets one cancellation of each of those,
     and no record, result, timer or request is left."""
     world = scene(LEGACY, Kind.PIPE, offer=Offer.ALWAYS, limits=LIMITS)

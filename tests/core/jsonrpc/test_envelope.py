@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
@@ -136,7 +137,7 @@ def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
         assert (error.rpc_code, error.id_raw) == (INVALID_REQUEST, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "rpc_code", "id_raw"),
     [
         (b"", PARSE_ERROR, None),
@@ -279,8 +280,8 @@ def test_an_error_that_is_not_utf8_is_made_readable(error: bytes) -> None:
 # --- Progress tokens ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [b'"progressToken"', b'"progress\\u0054oken"'])
-@pytest.mark.parametrize("token", IDS, ids=range(len(IDS)))
+@each_row("name", [b'"progressToken"', b'"progress\\u0054oken"'])
+@each_row("token", IDS)
 def test_a_progress_token_is_found_and_replaced_alone(token: bytes, name: bytes) -> None:
     """The token is found however its key is spelled, and all bytes around it stay."""
     before = b'{ "a" : {' + name + b':0,"x":1.0}, "_meta" : { ' + name + b" : "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.logins.challenges import (
@@ -29,7 +29,7 @@ with_token68 = st.builds(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
         ("", []),

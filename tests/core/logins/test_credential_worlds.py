@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
-import pytest
+from each_row import each_row
 from isthmus.core.logins.credentials import (
     RETRY_AFTER_S,
     Credential,
@@ -202,7 +202,7 @@ class World:
         return reply
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_nobody_logs_in_needlessly(seed: int) -> None:
     """Corner case 21: three processes, tokens of six seconds, a clock that jumps, and no login but the first."""
     world = World(seed)
@@ -211,7 +211,7 @@ def test_nobody_logs_in_needlessly(seed: int) -> None:
     assert world.provider.current == f"refresh-{world.provider.refreshes}"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_a_provider_that_is_down_loses_nobody_a_login(seed: int) -> None:
     world = World(seed, is_down=0.5, jumps=False)
     world.run(processes=3, requests=4)
@@ -222,7 +222,7 @@ def test_a_provider_that_is_down_loses_nobody_a_login(seed: int) -> None:
     assert world.logins_wanted == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_a_lost_reply_costs_at_most_the_login_that_it_was_of(seed: int) -> None:
     """A reply that never comes may have used the token up. Only then are tokens removed, and only those."""
     world = World(seed, loses_replies=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import Oracle
 from oracle_case import breaks, detailed, task
 from wire_scenes import K, Wire
@@ -87,8 +88,8 @@ def test_a_request_has_its_envelope(name: str, value: Any, broken: list[str]) ->
 # --- Tasks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("revision", [V4, V5])
-@pytest.mark.parametrize(
+@each_row("revision", [V4, V5])
+@each_row(
     ("changed", "is_right"),
     [
         ({}, True),
@@ -105,7 +106,6 @@ def test_a_request_has_its_envelope(name: str, value: Any, broken: list[str]) ->
         ({"ttl": "5"}, False),
         ({"ttl": ...}, False),
     ],
-    ids=str,
 )
 def test_a_task_has_all_its_members(revision: str, changed: dict[str, Any], is_right: bool) -> None:
     wire = Wire(revision)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import Transport, Verb
 from isthmus.core.oracle.book import nearest
 from isthmus.core.oracle.reading import read
@@ -34,8 +35,8 @@ def test_the_body_of_a_refusal_may_be_anything(status: int) -> None:
     assert ("not-json" in found) is (status < 400)
 
 
-@pytest.mark.parametrize("status", [199, 200, 201, 202, 204, 299, 300, 404])
-@pytest.mark.parametrize("kind", [JSON, EVENTS, None, "", "text/html"])
+@each_row("status", [199, 200, 201, 202, 204, 299, 300, 404])
+@each_row("kind", [JSON, EVENTS, None, "", "text/html"])
 def test_a_request_is_answered_with_200_in_a_form_that_carries_messages(status: int, kind: str | None) -> None:
     """Statuses other than successes break no rule here."""
     wire = Wire(V4, Transport.HTTP)
@@ -299,7 +300,7 @@ READINGS: list[tuple[str, list[MessageKind], list[tuple[str, bool]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kinds", "problems"), READINGS)
+@each_row(("text", "kinds", "problems"), READINGS)
 def test_the_messages_in_bytes(text: str, kinds: list[MessageKind], problems: list[tuple[str, bool]]) -> None:
     """Each text is read alone, and in an array."""
     alone = read(text.encode())

@@ -6,6 +6,7 @@ import itertools
 from typing import NamedTuple
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import METHODS, RULES, Oracle, Role, Severity, Transport, Verb
 from isthmus.core.oracle.methods import (
     ALL,
@@ -101,7 +102,7 @@ def test_the_methods_are_those_of_the_schemas() -> None:
     assert list(METHODS) == [row.method for row in ROWS]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.method)
+@each_row("row", ROWS)
 def test_a_method_has_its_revisions_and_senders(row: Row) -> None:
     """Each side may send its own methods only, in each revision."""
     use = METHODS[row.method]
@@ -140,7 +141,7 @@ def misplaced(wire: Wire, since: int) -> list[str]:
     return [violation.rule for number, violation in found if number >= since and violation.rule in PLACES]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.method)
+@each_row("row", ROWS)
 def test_a_misplaced_method_is_reported(row: Row) -> None:
     """Each method is tried in each revision, from either side, with an id and without."""
     for (number, revision), sender, kind in itertools.product(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import RULES, Head, Oracle, Role, Said, Transport, Verb
 from oracle_case import detailed, task
 from oracle_cases import CASES, Case, found
@@ -31,7 +32,7 @@ def named(value: object) -> str:
     return value.rule if isinstance(value, Case) else str(value)
 
 
-@pytest.mark.parametrize(("case", "revision"), PAIRS, ids=named)
+@each_row(("case", "revision"), PAIRS)
 def test_a_rule_is_kept_and_broken(case: Case, revision: str) -> None:
     """The conversation that keeps the rule has no violation; the other has this one, and no other."""
     wire, none = found(case, revision, is_broken=False)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle.reading import Problem, read
 from isthmus.core.oracle.seen import MessageKind
 
@@ -61,7 +62,7 @@ def rules(problems: list[Problem]) -> list[str]:
     return [problem.rule + ("!" if problem.is_echo else "") for problem in problems]
 
 
-@pytest.mark.parametrize(("message", "kind", "broken"), CASES, ids=lambda value: str(value)[:60])
+@each_row(("message", "kind", "broken"), CASES)
 def test_a_message_has_one_kind(message: Any, kind: MessageKind | None, broken: list[str]) -> None:
     reading = read(json.dumps(message).encode())
     single = message[0] if isinstance(message, list) else message

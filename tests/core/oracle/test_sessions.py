@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import Transport, Verb
 from oracle_case import acknowledge, breaks, detailed
 from wire_scenes import CLIENT, EVENTS, JSON, SERVER, K, Wire
@@ -16,8 +17,8 @@ V4, V5 = "2025-11-25", "2026-07-28"
 STATUS = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 
 
-@pytest.mark.parametrize("status", [200, 400, 404, 500])
-@pytest.mark.parametrize("code", [*STATUS, -32602, -32603, -32700, -32000])
+@each_row("status", [200, 400, 404, 500])
+@each_row("code", [*STATUS, -32602, -32603, -32700, -32000])
 def test_an_error_comes_with_its_status(code: int, status: int) -> None:
     """Unknown methods have 404, errors of the head or the version 400, and others no status of their own. Source:
     2026-07-28."""
@@ -133,7 +134,7 @@ def ended(verb: Verb, status: int, *, has_listened: bool = False) -> Wire:
     return wire
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "status", "has_listened", "is_over"),
     [
         (Verb.DELETE, 199, False, False),
@@ -152,7 +153,7 @@ def ended(verb: Verb, status: int, *, has_listened: bool = False) -> Wire:
         (Verb.GET, 200, True, False),
     ],
 )
-@pytest.mark.parametrize("after", [200, 202, 299, 300, 400, 404])
+@each_row("after", [200, 202, 299, 300, 400, 404])
 def test_a_session_is_over_when_it_was_ended_or_is_not_found(
     verb: Verb, status: int, has_listened: bool, is_over: bool, after: int
 ) -> None:

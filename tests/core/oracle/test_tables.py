@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import Role, Transport, Verb
 from oracle_case import acknowledge, breaks, detailed
 from wire_scenes import CLIENT, SERVER, K, Wire
@@ -105,7 +106,7 @@ def test_a_requested_and_acknowledged_change_is_allowed(
     assert breaks(wire, before + 1) == ["subscription-id"]
 
 
-@pytest.mark.parametrize(("requested", "method", "params"), NOT_REQUESTED)
+@each_row(("requested", "method", "params"), NOT_REQUESTED)
 def test_a_change_that_was_not_requested_breaks_a_rule(
     requested: dict[str, Any], method: str, params: dict[str, Any]
 ) -> None:
@@ -237,7 +238,7 @@ def mirrored(arguments: Any, *lines: tuple[str, str], usual: tuple[tuple[str, st
     return breaks(wire, before)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "lines", "is_right"),
     [
         ({"region": "eu"}, [("Mcp-Param-Region", "eu")], True),
@@ -268,7 +269,6 @@ def mirrored(arguments: Any, *lines: tuple[str, str], usual: tuple[tuple[str, st
         ({"odd": "x", "list": [{"no": 1}]}, [], True),
         ({"odd": "x"}, [("Mcp-Param-Odd", "y"), ("Mcp-Param-No", "1")], True),
     ],
-    ids=str,
 )
 def test_a_header_equals_its_argument(arguments: Any, lines: list[tuple[str, str]], is_right: bool) -> None:
     """An argument is reached through `properties` alone, occurs once, and is compared by value. Source: 2026-07-28

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.oracle import Oracle
 from oracle_case import breaks, detailed, task
 from wire_scenes import CLIENT, SERVER, TASKS, K, Wire
@@ -54,9 +55,9 @@ def report(wire: Wire, id: str, status: str, how: str, **more: Any) -> None:
 CHANNELS = [(V4, "get"), (V4, "list"), (V4, "told"), (V5, "get"), (V5, "told")]
 
 
-@pytest.mark.parametrize(("revision", "how"), CHANNELS)
-@pytest.mark.parametrize("first", STATUSES)
-@pytest.mark.parametrize("second", STATUSES)
+@each_row(("revision", "how"), CHANNELS)
+@each_row("first", STATUSES)
+@each_row("second", STATUSES)
 def test_a_task_that_is_over_stays_as_it_is(revision: str, how: str, first: str, second: str) -> None:
     """A task that is not over may get any status."""
     wire, _ = begun(revision)
@@ -75,8 +76,8 @@ def test_a_task_begins_as_working(status: str) -> None:
     assert breaks(wire) == []
 
 
-@pytest.mark.parametrize(("revision", "how"), CHANNELS)
-@pytest.mark.parametrize(
+@each_row(("revision", "how"), CHANNELS)
+@each_row(
     ("name", "value"),
     [
         ("taskId", 7),

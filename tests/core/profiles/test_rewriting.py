@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
@@ -319,8 +320,8 @@ def test_a_request_that_names_nothing_is_for_no_server(method: str) -> None:
     assert REWRITER.address(method, None, SNAPSHOTS) is None
 
 
-@pytest.mark.parametrize("method", sorted(NAMING))
-@pytest.mark.parametrize(
+@each_row("method", sorted(NAMING))
+@each_row(
     "params", [None, b"[]", b"{}", b'{"name":7,"uri":7}', b'{"name":"a__x","Name":"b__x","uri":"a+x:","URI":"b+x:"}']
 )
 def test_a_request_whose_name_cannot_be_read_is_refused(method: str, params: bytes | None) -> None:

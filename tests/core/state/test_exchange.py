@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
+from each_row import each_row
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.methods import SAFE_TO_REPEAT
 from isthmus.core.state.exchange import (
@@ -49,9 +49,9 @@ def test_requests_that_are_safe_to_repeat() -> None:
     )
 
 
-@pytest.mark.parametrize(("attempts", "retries"), list(itertools.product(range(4), range(3))))
-@pytest.mark.parametrize("is_unsent", [False, True])
-@pytest.mark.parametrize("method", ["tools/call", "tools/list", "vendor/unheard"])
+@each_row(("attempts", "retries"), list(itertools.product(range(4), range(3))))
+@each_row("is_unsent", [False, True])
+@each_row("method", ["tools/call", "tools/list", "vendor/unheard"])
 def test_a_request_is_repeated_within_its_bound_and_only_if_it_cannot_run_twice(
     method: str, is_unsent: bool, attempts: int, retries: int
 ) -> None:

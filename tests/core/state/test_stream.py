@@ -7,6 +7,7 @@ import itertools
 import re
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.ids import ChannelId
@@ -67,7 +68,7 @@ def test_a_written_id_can_be_read(number: int, ordinal: int) -> None:
     assert parse_event_id(f"{number}-{ordinal}") == (number, ordinal)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import INVALID_PARAMS, LocalProtocolError, RemoteProtocolError
 from isthmus.core.state.suspended_call import (
     TRANSITIONS,
@@ -34,8 +35,8 @@ def in_state(state: SuspendedCallState) -> SuspendedCall:
     return call
 
 
-@pytest.mark.parametrize("state", list(SuspendedCallState))
-@pytest.mark.parametrize("input", list(SuspendedCallInput))
+@each_row("state", list(SuspendedCallState))
+@each_row("input", list(SuspendedCallInput))
 def test_each_input_leads_to_its_state(state: SuspendedCallState, input: SuspendedCallInput) -> None:
     """A call asks, is suspended, and goes on with the answers, or is over. Source: 2026-07-28 basic/patterns/mrtr."""
     expected = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
+from each_row import each_row
 from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.state.listen_filter import ListenFilter
@@ -34,6 +34,6 @@ def test_a_subscription_passes_if_nothing_keeps_it() -> None:
         assert choice(wanted=wanted)
 
 
-@pytest.mark.parametrize(("one", "other"), list(product(KEEPS, repeat=2)))
+@each_row(("one", "other"), list(product(KEEPS, repeat=2)))
 def test_each_reason_keeps_a_subscription_alone_and_with_any_other(one: str, other: str) -> None:
     assert not choice(**KEEPS[one] | KEEPS[other])

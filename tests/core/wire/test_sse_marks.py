@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.wire.sse import (
     Event,
@@ -124,11 +125,9 @@ def test_an_event_that_never_ends_is_reported_without_its_data() -> None:
     assert feed(b"data: 1", limit=10) == []
 
 
-@pytest.mark.parametrize(
-    "message", [b"1", b"1\n", b"\r1", b"1\r\n2", b"\n\n", b"\r\r", b'{"a":\n1}', b'{"a":\r1}'], ids=repr
-)
-@pytest.mark.parametrize("has_ids", [False, True])
-@pytest.mark.parametrize("others", [(), (b"2",)])
+@each_row("message", [b"1", b"1\n", b"\r1", b"1\r\n2", b"\n\n", b"\r\r", b'{"a":\n1}', b'{"a":\r1}'])
+@each_row("has_ids", [False, True])
+@each_row("others", [(), (b"2",)])
 def test_line_ends_of_messages_are_flattened(message: bytes, has_ids: bool, others: tuple[bytes, ...]) -> None:
     """Any kind of line end, in any of the messages, is replaced."""
     flat = message.replace(b"\r", b" ").replace(b"\n", b" ")

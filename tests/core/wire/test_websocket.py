@@ -181,7 +181,7 @@ def test_compression_is_agreed_on_our_terms_or_left_out(
 
 
 def test_quotes_without_an_end_are_not_each_searched_for_one() -> None:
-    offer = b'a="' + 2_000_000 * b'\\"' + b", permessage-deflate"
+    offer = b'a="' + 400_000 * b'\\"' + b", permessage-deflate"
     with no_hang():
         assert granted({b"sec-websocket-extensions": offer})[1] == Deflate()
 

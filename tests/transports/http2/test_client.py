@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 
 import pytest
+from each_row import each_row
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from http2_server import EVENTS, JSON, Http2Server, frame, goaway, reset
@@ -623,8 +624,8 @@ FOREIGN: dict[str, tuple[bytes, Callable[[Http2Codec], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
-@pytest.mark.parametrize("is_cut", [False, True])
+@each_row("kind", FOREIGN)
+@each_row("is_cut", [False, True])
 def test_what_is_no_http_2_is_refused(kind: str, is_cut: bool) -> None:
     data, is_right = FOREIGN[kind]
     codec = new_codec()

@@ -7,6 +7,7 @@ import base64
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.plan import ArtifactProducer, LocatorMode, OutputLocator
@@ -85,8 +86,8 @@ def test_an_allocated_path_is_tried_before_what_the_result_names() -> None:
     assert locate(result, producer(EMBEDDED), "/o/x.png", 8) == [FileSource(("/o/x.png",))]
 
 
-@pytest.mark.parametrize("mode", list(LocatorMode))
-@pytest.mark.parametrize(
+@each_row("mode", list(LocatorMode))
+@each_row(
     "result",
     [
         b"{}",

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.plan import AutoFiles, LocatorMode, OutputLocator
 from isthmus.core.base.storage import InlineSource
 from isthmus.core.files.calls.claims import (
@@ -47,11 +48,9 @@ def judged(claims: ClaimedPaths) -> list[tuple[str, bool, bool]]:
     return [(n[0], *rest) for n, *rest in zip(claims.named, claims.is_guess, claims.if_changed, strict=True)]
 
 
-@pytest.mark.parametrize("own", [(), ("p",)])
-@pytest.mark.parametrize("regexes", [(), (r"/t\S+",)])
-@pytest.mark.parametrize(
-    "modes", [modes for count in range(len(LISTED) + 1) for modes in itertools.combinations(LISTED, count)]
-)
+@each_row("own", [(), ("p",)])
+@each_row("regexes", [(), (r"/t\S+",)])
+@each_row("modes", [modes for count in range(len(LISTED) + 1) for modes in itertools.combinations(LISTED, count)])
 def test_each_mode_looks_at_its_own_place(
     modes: tuple[LocatorMode, ...], regexes: tuple[str, ...], own: tuple[str, ...]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from each_row import each_row
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.plan import Deliver
@@ -41,7 +42,7 @@ def replaced(params: bytes, path: str = PATH, deliver: Deliver = Deliver.PATH) -
 # --- Arguments of real tools ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "expected"),
     [
         ({"uri": f"file://{UP}"}, {"uri": f"file://{PATH}"}),
@@ -69,7 +70,7 @@ def replaced(params: bytes, path: str = PATH, deliver: Deliver = Deliver.PATH) -
         ([UP], [PATH]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("style", [{}, {"ensure_ascii": False}, {"indent": 2}])
+@each_row("style", [{}, {"ensure_ascii": False}, {"indent": 2}])
 def test_handles_become_paths_wherever_they_stand(arguments: object, expected: object, style: dict[str, Any]) -> None:
     assert replaced(params_of(arguments, **style)) == expected
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from each_row import each_row
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from isthmus.core.files.calls import path_rewriter
@@ -31,7 +32,7 @@ def reword(text: str) -> str:
     return reword_text(text, KNOWN, CWD, FOLDERS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reworded"),
     [
         ("Saved to /W/ws/a.png.", f"Saved to {SHOT}."),
@@ -300,7 +301,7 @@ def test_a_value_of_too_many_parts_stays_as_it_is(monkeypatch: pytest.MonkeyPatc
 A_PNG = "/W/ws/a.png"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "is_free"),
     [
         (True, True),

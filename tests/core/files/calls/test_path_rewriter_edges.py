@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each_row import each_row
 from isthmus.core.files.calls import path_rewriter
 from isthmus.core.files.calls.path_rewriter import WORK_MAX, KnownPath, reword_result, reword_text
 
@@ -78,8 +79,8 @@ def test_the_characters_that_continue_a_path(character: str) -> None:
     assert (reword(text) == f"{SHOT}{character}") is (character not in longer), reword(text)
 
 
-@pytest.mark.parametrize("scheme", ["file:", "file://", "file://localhost", "FILE:", "FiLe://LocalHost"])
-@pytest.mark.parametrize(("before", "is_one"), [("", True), (" ", True), ("(", True), ("x", False), ("-", False)])
+@each_row("scheme", ["file:", "file://", "file://localhost", "FILE:", "FiLe://LocalHost"])
+@each_row(("before", "is_one"), [("", True), (" ", True), ("(", True), ("x", False), ("-", False)])
 def test_a_scheme_goes_with_its_path(scheme: str, before: str, is_one: bool) -> None:
     text = f"{before}{scheme}/W/ws/a.png"
     assert (reword(text) == f"{before}{SHOT}") is is_one

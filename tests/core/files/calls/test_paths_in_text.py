@@ -9,6 +9,7 @@ import re
 import time
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.files.calls.paths_in_text import (
@@ -242,7 +243,7 @@ def costs_s(text: str) -> list[float]:
     return [min(times) for times in zip(*runs, strict=True)]
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
+@each_row("piece", HOSTILE)
 def test_the_cost_of_a_search_grows_with_the_text_and_no_faster(piece: str) -> None:
     """Eight times the text costs about eight times as much. A quadratic search would cost sixty-four times as much."""
     size = TEXT_MAX_CHARS // 8

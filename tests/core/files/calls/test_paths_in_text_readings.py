@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
+from each_row import each_row
 from isthmus.core.files.calls.paths_in_text import (
     CANDIDATES_MAX,
     PATH_MAX_CHARS,
@@ -18,7 +19,7 @@ PAIRS = ['""', "''", "``", "“”", "‘’", "«»", "<>", "()", "[]", "{}"]
 TRAILING = ".,;:!?\"'`”’»…。，、；：！？）】」』》"
 
 
-@pytest.mark.parametrize("letter", string.ascii_letters + string.digits + "_-+@é報")
+@each_row("letter", string.ascii_letters + string.digits + "_-+@é報")
 def test_no_letter_is_punctuation(letter: str) -> None:
     """A path may begin with any letter, contain it, and end with it."""
     for path in (f"{letter}a/b{letter}c/d{letter}", letter, letter * 2, f"/{letter}"):
@@ -26,8 +27,8 @@ def test_no_letter_is_punctuation(letter: str) -> None:
         assert spellings(f"'{path}'.")[0] == path
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("path", ["a.txt", "ab", "a", "/x y/z"])
+@each_row("pair", PAIRS)
+@each_row("path", ["a.txt", "ab", "a", "/x y/z"])
 def test_each_pair_of_quotes_and_brackets_is_peeled(pair: str, path: str) -> None:
     """Each layer is peeled, with the space within. The unpeeled text is a later reading."""
     first, last = pair
@@ -37,7 +38,7 @@ def test_each_pair_of_quotes_and_brackets_is_peeled(pair: str, path: str) -> Non
     assert f"{first}{path}{last}" in spellings(f"{first}{path}{last}")
 
 
-@pytest.mark.parametrize("mark", TRAILING)
+@each_row("mark", TRAILING)
 def test_each_mark_behind_a_path_is_peeled(mark: str) -> None:
     assert spellings(f"/a/b{mark}") == ["/a/b", f"/a/b{mark}"]
     assert spellings(f"/a/b {mark}{mark}")[0] == "/a/b"
@@ -62,7 +63,7 @@ def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
     assert spellings(f"{mark} /a/b")[0] == "/a/b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         # Percent escapes, and a plain percent sign.

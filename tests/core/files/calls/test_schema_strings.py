@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each_row import each_row
 from isthmus.core.files.calls import schema_strings
 from isthmus.core.files.calls.schema_strings import Path, StringRules
 
@@ -18,7 +19,7 @@ def allows(schema: object, value: object = "a", path: Path = (), *, new: str = "
     return StringRules(json.dumps(schema).encode(), value, lambda text: new if text == old else text).allow(path, old)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "new", "is_allowed"),
     [
         ({"contentEncoding": "base64"}, "abc", False),
@@ -61,7 +62,7 @@ def test_an_assertion_must_accept_both_strings_or_neither(schema: object, new: s
     assert allows(schema, new=new) is is_allowed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "text", "found"),
     [
         ("a", "bab", True),
@@ -130,7 +131,7 @@ def test_a_reference_within_the_schema_is_followed(reference: object, target: ob
 TIGHT = {"maxLength": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "is_allowed"),
     [
         (True, True),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.files.calls.tool_hints import NODES_MAX, read_hints, says_uri, takes_files
@@ -21,8 +22,8 @@ def string(**more: object) -> dict[str, object]:
     return {"type": "string", **more}
 
 
-@pytest.mark.parametrize("odd", [[], {}, 7, None, [["uri"]]])
-@pytest.mark.parametrize("name", ["format", "pattern", "description", "type", "items", "anyOf", "$ref", "properties"])
+@each_row("odd", [[], {}, 7, None, [["uri"]]])
+@each_row("name", ["format", "pattern", "description", "type", "items", "anyOf", "$ref", "properties"])
 def test_invalid_values_of_keywords_are_ignored(name: str, odd: object) -> None:
     """An invalid value of a keyword gives no hint, and no error."""
     schema = {**string(), name: odd}

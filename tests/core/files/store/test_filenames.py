@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.files.store.filenames import (
@@ -195,7 +196,7 @@ SUFFIXES = {
 """The usual suffixes of each type. The one that is added comes first."""
 
 
-@pytest.mark.parametrize(("mime", "suffixes"), SUFFIXES.items())
+@each_row(("mime", "suffixes"), SUFFIXES.items())
 def test_a_suffix_tells_the_type_and_the_usual_one_is_added(mime: str, suffixes: str) -> None:
     for suffix in suffixes.split():
         assert mime_type_of(f"a.{suffix}", b"\xff\xfe", None) == mime

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
@@ -253,11 +254,11 @@ def test_a_use_does_not_shorten_a_saved_expiry() -> None:
 # --- Owners -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["upload", "artifact"])
-@pytest.mark.parametrize("is_restored", [False, True])
-@pytest.mark.parametrize("is_live", [False, True])
-@pytest.mark.parametrize("is_bearer", [False, True])
-@pytest.mark.parametrize("client", ["own", "other session", "other principal", "other server"])
+@each_row("kind", ["upload", "artifact"])
+@each_row("is_restored", [False, True])
+@each_row("is_live", [False, True])
+@each_row("is_bearer", [False, True])
+@each_row("client", ["own", "other session", "other principal", "other server"])
 def test_the_clients_that_may_use_a_file(
     kind: str, is_restored: bool, is_live: bool, is_bearer: bool, client: str
 ) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from each_row import each_row
 from isthmus.core.wire.http.admin_routes import (
     BROWSED,
     DELETED,
@@ -50,7 +51,7 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
     return "/" + "/".join(id if part == "*" else part for part in parts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "page", "id"),
     [
         ("/health", "health", ""),
@@ -108,7 +109,7 @@ def test_a_forwarded_request_is_not_local(name: str) -> None:
     assert status_of(routed("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "is_right"),
     [
         ([b"Bearer s3cret"], True),
@@ -122,7 +123,7 @@ def test_a_forwarded_request_is_not_local(name: str) -> None:
         ([b"Bearer\ts3cret"], False),
     ],
 )
-@pytest.mark.parametrize("token", ["s3cret", "", "Q"])
+@each_row("token", ["s3cret", "", "Q"])
 def test_a_token_is_shown_once_and_whole(lines: list[bytes], is_right: bool, token: str) -> None:
     """An empty token, which no configuration has, lets in only a request whose own token is empty."""
     shown = [(b"authorization", line) for line in lines]

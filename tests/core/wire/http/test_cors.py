@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.core.wire.http.cors import (
     ALLOWED_HEADERS,
     EXPOSED_FILE_HEADERS,
@@ -54,8 +55,8 @@ def preflight(target: str, *extra: tuple[str, str], origin: str = "https://app.e
     return judge(requested, SURFACE)
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("target", METHODS)
+@each_row("origin", ORIGINS)
+@each_row("target", METHODS)
 def test_a_preflight_is_answered_for_acceptable_origins_only(origin: str, target: str) -> None:
     route = preflight(target, origin=origin)
     assert isinstance(route, Refused)
@@ -70,9 +71,9 @@ def test_a_preflight_is_answered_for_acceptable_origins_only(origin: str, target
     }
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT"])
-@pytest.mark.parametrize("target", ["/mcp", "/healthz", "/nothing", "*", "/mcp/far/tools/call", "/more/tools"])
+@each_row("origin", ORIGINS)
+@each_row("method", ["GET", "POST", "OPTIONS", "PUT"])
+@each_row("target", ["/mcp", "/healthz", "/nothing", "*", "/mcp/far/tools/call", "/more/tools"])
 def test_every_response_names_an_acceptable_origin_or_none(origin: str, method: str, target: str) -> None:
     """A response to a command of a page names none. Paths of a transparent server, and aliases, are no pages."""
     rules = {"far": ForwardTarget("far", "http://up.example/base", b"key")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
+from each_row import each_row
 from isthmus.core.wire.http.egress import Proxy, is_exempt, parse_proxy, proxy_for
 from isthmus.core.wire.http.url import parse_url
 
@@ -55,7 +56,7 @@ def test_urls_that_cannot_be_used_are_refused_without_their_credentials(text: st
     assert str(refusal.value).startswith("ALL_PROXY: got ") and "secret" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "setting", "environ", "source"),
     [
         ("http://h/", None, {}, ""),

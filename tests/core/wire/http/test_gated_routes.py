@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from each_row import each_row
 from isthmus.core.access.gate import Gate, GateSettings
 from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
 from isthmus.core.base.plan import AccessRule, AccessRules
@@ -93,8 +94,8 @@ def is_for_everyone(method: str, target: str) -> bool:
     return found is not None and (found[0] in PROBED or (found[0] in BROWSED and method in READING))
 
 
-@pytest.mark.parametrize("links", ["enough", "authenticated"])
-@pytest.mark.parametrize(("method", "target"), all_routes())
+@each_row("links", ["enough", "authenticated"])
+@each_row(("method", "target"), all_routes())
 def test_every_route_without_a_token_is_refused(method: str, target: str, links: str) -> None:
     """A signed link may be a credential by itself, and probes are told no more than that the process runs."""
     route = routed(method, target, *JSON, *UPGRADE, lets_links_in=links == "enough")
@@ -110,7 +111,7 @@ def test_every_route_without_a_token_is_refused(method: str, target: str, links:
         assert b"mcp/a" not in route.body, "a stranger learns no name"
 
 
-@pytest.mark.parametrize(("method", "target"), all_routes())
+@each_row(("method", "target"), all_routes())
 def test_every_route_with_a_wrong_token_is_refused(method: str, target: str) -> None:
     route = routed(method, target, *JSON, *UPGRADE, token=ALICE[:-1])
     if is_for_everyone(method, target):

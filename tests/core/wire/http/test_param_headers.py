@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import PARSE_ERROR, RemoteProtocolError
@@ -92,12 +93,11 @@ MANY = ["allOf", "anyOf", "oneOf", "prefixItems", "items"]
 NAMED = ["$defs", "definitions", "patternProperties", "dependentSchemas", "dependencies"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     [{key: GOOD} for key in ONE] + [{key: [True, GOOD]} for key in MANY] + [{key: {"k": GOOD}} for key in NAMED],
-    ids=[*ONE, *(f"{key}-list" for key in MANY), *NAMED],
 )
-@pytest.mark.parametrize("depth", [0, 1], ids=["root", "below"])
+@each_row("depth", [0, 1])
 def test_an_annotation_anywhere_else_is_wrong(part: dict[str, Any], depth: int) -> None:
     """The argument is ambiguous behind a list, a choice, a condition or a reference."""
     within = {"type": "object", "properties": {"a": part}} if depth else part

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
+from each_row import each_row
 from isthmus.core.wire.http.public_addresses import explain_address, is_loopback_name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         ("93.184.216.34", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.wire.http.redirects import TARGET_MAX_BYTES, Redirect, judge_redirect, show_origin
@@ -38,7 +39,7 @@ def test_the_same_origin_is_followed(location: bytes, target: bytes, is_slash: b
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("location", "shown"),
     [
         (b"http://host.example/a/mcp/?secret", "http://host.example,"),  # another port
@@ -57,7 +58,7 @@ def test_the_same_origin_is_followed(location: bytes, target: bytes, is_slash: b
         (b"/" + b"s" * TARGET_MAX_BYTES, "another path of the same origin,"),
     ],
 )
-@pytest.mark.parametrize("status", [307, 308])
+@each_row("status", [307, 308])
 def test_others_are_refused_with_the_origin_they_name(status: int, location: bytes, shown: str) -> None:
     line = judge_redirect(HTTP, REQUEST_TARGET, status, [(b"location", location)])
     assert isinstance(line, str)

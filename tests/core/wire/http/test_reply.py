@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.effects import Close, Pass, Send, SendEvents
@@ -53,7 +54,7 @@ def give(reply: HttpReply, taken: HttpReplyInput) -> list[Out]:
     return reply.receive_send(Send(ONE, b"{}", is_last=taken is HttpReplyInput.LAST))
 
 
-@pytest.mark.parametrize("path", list(itertools.product(HttpReplyInput, repeat=3)))
+@each_row("path", list(itertools.product(HttpReplyInput, repeat=3)))
 def test_a_reply_follows_its_table(path: tuple[HttpReplyInput, ...]) -> None:
     """Every sequence of three inputs is tried; an illegal one is refused and changes nothing. There is one head, first,
     and one end, last."""

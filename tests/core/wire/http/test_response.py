@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.effects import Delete, Listen, Post
@@ -184,8 +185,8 @@ def test_the_table_is_total() -> None:
     }
 
 
-@pytest.mark.parametrize("given_input", list(ResponseInput))
-@pytest.mark.parametrize("state", list(ResponseState))
+@each_row("given_input", list(ResponseInput))
+@each_row("state", list(ResponseState))
 def test_the_reader_moves_along_the_table_only(state: ResponseState, given_input: ResponseInput) -> None:
     reader = reader_in(state)
     if (state, given_input) == (ResponseState.STREAMING, ResponseInput.OVERFED):
@@ -240,8 +241,8 @@ def cause_of(events: list[ReplyEvent]) -> Cause:
     return last.cause
 
 
-@pytest.mark.parametrize("target", [POST, LISTEN, DELETE])
-@pytest.mark.parametrize("status", range(200, 600))
+@each_row("target", [POST, LISTEN, DELETE])
+@each_row("status", range(200, 600))
 def test_every_status_means_one_thing(status: int, target: Post | Listen | Delete) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
     content, message = (EVENTS, b"data: " + body + b"\n\n") if isinstance(target, Listen) else (JSON, body)
@@ -322,7 +323,7 @@ def test_a_session_id_is_visible_ascii_or_nothing(value: bytes, session: str | N
     assert feed((200, [*JSON, (b"mcp-session-id", value)]), [])[0] == Opened(session)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("location", "shown"),
     [
         (b"https://other.example:8443/mcp?token=secret", "https://other.example:8443,"),
@@ -335,7 +336,7 @@ def test_a_session_id_is_visible_ascii_or_nothing(value: bytes, session: str | N
         (b"http://\xff.secret/", "an unreadable address"),
     ],
 )
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@each_row("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_refused_with_the_origin_it_names(status: int, location: bytes, shown: str) -> None:
     cause = cause_of(feed((status, [(b"location", location)]), []))
     assert (cause.end, cause.status) == (End.REFUSED, status)
@@ -422,13 +423,9 @@ def test_a_document_is_passed_on_from_its_beginning_only() -> None:
         reader.pass_on()
 
 
-@pytest.mark.parametrize(
-    "message", [encode_notification("m", None), encode_result(b'"a\\",b"', b"{}"), encode_error(b"1", 2, "x")]
-)
-@pytest.mark.parametrize(
-    "type", [b"text/plain", b"text/html; charset=utf-8", b"text/event-stream", b"application/json", None]
-)
-@pytest.mark.parametrize("status", [200, 202, 299])
+@each_row("message", [encode_notification("m", None), encode_result(b'"a\\",b"', b"{}"), encode_error(b"1", 2, "x")])
+@each_row("type", [b"text/plain", b"text/html; charset=utf-8", b"text/event-stream", b"application/json", None])
+@each_row("status", [200, 202, 299])
 def test_the_body_of_a_success_to_what_is_no_request_does_not_matter(
     message: bytes, type: bytes | None, status: int
 ) -> None:
@@ -475,9 +472,9 @@ TOO_BIG = [
 ]
 
 
-@pytest.mark.parametrize(("message", "id"), TOO_BIG)
-@pytest.mark.parametrize("target", [POST, LISTEN])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@each_row(("message", "id"), TOO_BIG)
+@each_row("target", [POST, LISTEN])
+@each_row("end", [b"\n", b"\r\n", b"\r"])
 def test_an_answer_over_the_limit_is_an_error_for_its_owner(
     target: Post | Listen, message: bytes, id: object, end: bytes
 ) -> None:
@@ -528,7 +525,7 @@ def test_a_connection_that_ends_early_is_broken() -> None:
 # --- Resumption -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stream", "expected", "last_event_id", "retry_ms"),
     [
         (b"data: 1\n\n", [Arrived(b"1")], None, None),
@@ -553,7 +550,7 @@ def test_a_connection_that_ends_early_is_broken() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("is_complete", [False, True])
+@each_row("is_complete", [False, True])
 def test_the_end_has_the_resumption_point(
     stream: bytes, expected: list[ReplyEvent], last_event_id: str | None, retry_ms: int | None, is_complete: bool
 ) -> None:
@@ -682,9 +679,9 @@ def test_a_promise_of_a_document_names_its_session() -> None:
     assert promise_of(200, plain, size_max_bytes=9) is None
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 301, 404])
-@pytest.mark.parametrize("length", [b"0", b"00", b"1", None])
-@pytest.mark.parametrize("others", [[], [OF_JSON], [(b"mcp-session-id", b"S1")], [(b"set-cookie", b"a=b")]])
+@each_row("status", [200, 201, 202, 204, 205, 301, 404])
+@each_row("length", [b"0", b"00", b"1", None])
+@each_row("others", [[], [OF_JSON], [(b"mcp-session-id", b"S1")], [(b"set-cookie", b"a=b")]])
 def test_where_nothing_is_promised_the_message_was_taken(
     status: int, length: bytes | None, others: list[tuple[bytes, bytes]]
 ) -> None:

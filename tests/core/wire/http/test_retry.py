@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from each_row import each_row
 from isthmus.core.base.events import Cause, End
 from isthmus.core.wire.http.retry import SAFE_NOTIFICATIONS, may_send_again
 
@@ -25,10 +26,10 @@ def test_the_notifications_that_may_be_sent_twice() -> None:
     )
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=["safe", "call", "hello", "answer", "notice", "progress", "nonsense"])
-@pytest.mark.parametrize(("stale", "unsent"), list(itertools.product([False, True], repeat=2)))
-@pytest.mark.parametrize("end", list(End))
-@pytest.mark.parametrize("has_session", [False, True])
+@each_row("message", MESSAGES)
+@each_row(("stale", "unsent"), list(itertools.product([False, True], repeat=2)))
+@each_row("end", list(End))
+@each_row("has_session", [False, True])
 def test_the_messages_that_may_be_sent_again(
     message: bytes, stale: bool, unsent: bool, end: End, has_session: bool
 ) -> None:

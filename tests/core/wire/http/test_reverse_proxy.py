@@ -6,6 +6,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import pytest
+from each_row import each_row
 from hanging import no_hang
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,8 +47,8 @@ def routed(path: str, *, method: str = "POST", on: Surface | None = None, **head
 # --- Routes and targets ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [*FORWARD_METHODS, "BREW"])
-@pytest.mark.parametrize(
+@each_row("method", [*FORWARD_METHODS, "BREW"])
+@each_row(
     "path, upstream",
     [
         ("/mcp", "/base"),

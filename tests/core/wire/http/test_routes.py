@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import LocalProtocolError
@@ -115,8 +116,8 @@ def expected(method: str, path: str, accept: str | None, content_type: str | Non
     return 404, Refused
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("path", PATHS)
+@each_row("method", METHODS)
+@each_row("path", PATHS)
 def test_every_kind_of_request_is_routed_or_refused(method: str, path: str) -> None:
     for accept, content_type in itertools.product(ACCEPTS, CONTENT_TYPES):
         extra = [("accept", accept)] if accept is not None else []
@@ -429,8 +430,8 @@ def test_a_weight_that_cannot_be_read_counts_as_one(weight: str) -> None:
 # --- HTTP with SSE ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/files", "/sse/files/"])
-@pytest.mark.parametrize("accept", ACCEPTS)
+@each_row("path", ["/sse", "/sse/", "/sse/files", "/sse/files/"])
+@each_row("accept", ACCEPTS)
 def test_an_event_stream_of_2024_is_a_get_that_accepts_events(path: str, accept: str | None) -> None:
     """Many clients of 2024-11-05, browsers among them, send no Accept."""
     extra = [] if accept is None else [("accept", accept)]

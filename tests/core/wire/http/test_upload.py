@@ -8,6 +8,7 @@ import json
 from urllib.parse import quote
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.events import DraftOpening, RawFile, UploadOpening
@@ -86,8 +87,8 @@ def test_the_hash_may_stand_in_several_headers(name: str, value: str) -> None:
     ) == RawFile(sha256=HASH)
 
 
-@pytest.mark.parametrize("name", ["repr-digest", "content-digest", "digest"])
-@pytest.mark.parametrize(
+@each_row("name", ["repr-digest", "content-digest", "digest"])
+@each_row(
     ("value", "is_read"),
     [
         (f"sha-256=:{ENCODED}:", True),
