@@ -171,6 +171,9 @@ class Stateless:
             found = session, self._undecided.ask(session, key, told, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
+            if plan is None:
+                server, raw = found[0].router.server_of(*found)
+                plan = self._context.servers.get(server)
             if plan is not None:
                 refuse_forbidden(plan, frame.method, raw, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)

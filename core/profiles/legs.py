@@ -18,6 +18,7 @@ from ..downstream.responder import Responder
 from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
 from ..state.session import PendingQuestion, Session
@@ -49,12 +50,14 @@ class Leg:
         session: the session.
         is_open: its handshake is done.
         is_introduced: the server has introduced itself.
+        opened_at: when the leg was opened.
         waiting: the requests that wait for the handshake.
         refusal: why the handshake failed.
     """
 
-    def __init__(self, server: str, session: Session, *, is_open: bool) -> None:
+    def __init__(self, server: str, session: Session, *, is_open: bool, opened_at: float) -> None:
         self.server = server
+        self.opened_at = opened_at
         self.session = session
         self.is_open = is_open
         self.is_introduced = False
@@ -214,6 +217,7 @@ class Legs:
 
     def __init__(
         self,
+        context: Context,
         sessions: Sessions,
         responder: Responder,
         router: SessionRouter,
@@ -222,6 +226,7 @@ class Legs:
         opened: Open,
         introduce: Introduce,
     ) -> None:
+        self._context = context
         self._sessions = sessions
         self._responder = responder
         self._router = router
@@ -240,7 +245,7 @@ class Legs:
             return fault
         replies = _Replies(self._responder, self._notify, self._ask, self.receive_introduction, front, server)
         session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies)
-        leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless)
+        leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless, opened_at=self._context.now)
         if session.is_stateless:
             self._router.begin_stateless(session)
         else:

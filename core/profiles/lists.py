@@ -12,9 +12,9 @@ Source: 2026-07-28 server/tools, "Listing Tools"; server/utilities/caching.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..base.errors import METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
@@ -25,6 +25,7 @@ from ..jsonrpc.splice import members, remove_members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from .client_kind import ClientKind
+from .kept import Kept, KeptSnapshots
 from .legs import Front, Leg, LegReply, Legs
 from .pages import entries_of, page_of
 from .profile import ProfileView
@@ -43,6 +44,8 @@ CHANGE_JOIN_S: Final = 0.2
 """Seconds from a server's notification to the reading of its list. Servers often send several at once."""
 INCOMPLETE_TTL_MS: Final = 1000
 """Milliseconds for which a client may keep a list in which servers are missing."""
+TTL_MIN_S: Final = 1.0
+"""Seconds for which a list is kept at least, whatever its server says: many say 0 for all that they list."""
 NOT_YET: Final = "it has not answered yet"
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
@@ -52,49 +55,6 @@ _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
 _CHANGES: Final = {listing: method for method, listings in _CHANGED.items() for listing in listings}
-
-
-class Kept(NamedTuple):
-    """The list of one server.
-
-    Attributes:
-        entries: the entries as clients see them, by name.
-        raws: the server's own names, by those that clients see.
-        expires_at: when it is too old.
-    """
-
-    entries: Mapping[str, bytes]
-    raws: Mapping[str, str]
-    expires_at: float
-
-
-class _Snapshots(Mapping[str, Snapshot]):
-    """The snapshots of servers, each made, and judged, when it is looked at: most names need none."""
-
-    def __init__(
-        self, servers: tuple[str, ...], shows: Callable[[str], bool], kept: Mapping[tuple[str, str], Kept]
-    ) -> None:
-        self._servers = servers
-        self._shows = shows
-        self._kept = kept
-
-    def __getitem__(self, server: str) -> Snapshot:
-        if server not in self._servers or not self._shows(server):
-            raise KeyError(server)
-        tools, prompts, uris = (
-            self._raws(server, method) for method in ("tools/list", "prompts/list", "resources/list")
-        )
-        return Snapshot(tools, prompts, uris)
-
-    def __iter__(self) -> Iterator[str]:
-        return filter(self._shows, self._servers)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _raws(self, server: str, method: str) -> Mapping[str, str]:
-        found = self._kept.get((server, method))
-        return {} if found is None else found.raws
 
 
 class _Fetch:
@@ -239,8 +199,13 @@ class Lists:
         elif fetch.problem:
             wait.failed[server] = fetch.problem
         elif fetch.problem is None:
-            wait.missing[server] = NOT_YET
+            (wait.missing if self._is_awaited(wait.front, server) else wait.failed)[server] = NOT_YET
             fetch.waiting.append(wait)
+
+    def _is_awaited(self, front: Front, server: str) -> bool:
+        """True if a list waits for a server. One that has not even begun a session is waited for once."""
+        leg = front.legs.get(server)
+        return leg is None or leg.is_introduced or self._context.now < leg.opened_at + self._view.list_wait_s
 
     def _is_open(self, wait: _Wait) -> bool:
         return self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait
@@ -263,7 +228,9 @@ class Lists:
 
     def snapshots(self, kind: ClientKind) -> Mapping[str, Snapshot]:
         """Returns what is known of the names of servers that clients of a kind may see."""
-        return _Snapshots(self._view.servers, lambda server: self._shows(server, kind.grants), self._kept.get(kind, {}))
+        return KeptSnapshots(
+            self._view.servers, lambda server: self._shows(server, kind.grants), self._kept.get(kind, {})
+        )
 
     def entry(self, kind: ClientKind, method: str, name: str) -> bytes | None:
         """Returns an entry as clients of a kind were last shown it."""
@@ -410,6 +377,7 @@ class Lists:
                 self._changed(front, _CHANGES[method])
         for wait in fetch.waiting:
             wait.missing.pop(server, None)
+            wait.failed.pop(server, None)
             if problem:
                 wait.failed[server] = problem
             if self._is_open(wait):
@@ -430,8 +398,8 @@ class Lists:
             for name, entry in entries_of(shown, listing.array, listing.name.path[0]):
                 entries.setdefault(name, entry)
             ttl_ms = envelope.number_of(take(page, members(page).get("ttlMs")) or b"")
-            if ttl_ms:
-                ttl_s = min(ttl_s, ttl_ms / 1000)
+            if ttl_ms is not None:
+                ttl_s = min(ttl_s, max(ttl_ms / 1000, TTL_MIN_S))
         kind = listing.name.kind
         if kind == "tools" or kind == "prompts":
             names: Mapping[str, str] = self._view.names.catalogue(server, kind, raws)

@@ -82,6 +82,7 @@ class ProfileRouter:
         has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
         self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
         self._legs = Legs(
+            context,
             downstream.sessions,
             downstream.responder,
             router,
@@ -432,6 +433,10 @@ class ProfileRouter:
 
     def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
         raise AssertionError("a front has no tasks")
+
+    def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
+        found = self._fronts[session.sid].sent_on.get(exchange.key)
+        return ("", None) if found is None else (found[0].server, found[1].params)
 
     def session_with(self, session: Session) -> tuple[str, str]:
         return "", ""

@@ -363,6 +363,10 @@ class Router:
         """Returns the link on which a task of an earlier run is polled."""
         return self.links.earlier_link_of(session, exchange, upstream, revision)
 
+    def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
+        """Returns the server of a request, and its params there."""
+        return session.server, exchange.params
+
     def session_with(self, session: Session) -> tuple[str, str]:
         """Returns the upstream's `Mcp-Session-Id` and the revision of that session; empty texts if it has none."""
         link = self.links.by_sid[session.sid]

@@ -82,6 +82,9 @@ class SessionRouter(Protocol):
             revision: of that session.
         """
 
+    def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
+        """Returns the server of a request that is open, and the params of the request there; "" if it has none."""
+
     def session_with(self, session: Session) -> tuple[str, str]:
         """Returns the `Mcp-Session-Id` of the session with the server, and its revision; "" where there is none."""
 

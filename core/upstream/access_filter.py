@@ -17,7 +17,7 @@ from typing import Final
 
 from ..access.challenges import bearer_challenge
 from ..access.metadata import metadata_url
-from ..access.policy import Verdict, changed_kinds, hiding_kinds, verdict
+from ..access.policy import Verdict, changed_kinds, hiding_kinds, may_see, verdict
 from ..base.errors import DENIED, INVALID_PARAMS, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
 from ..base.plan import ServerPlan
@@ -196,11 +196,12 @@ def refuse_forbidden(plan: ServerPlan, method: str, params: bytes | None, grants
     Raises:
         RemoteProtocolError: the caller may not make it.
     """
+    is_there = plan.access is None or may_see(plan.access.server, grants)
     found = judge(plan, method, params, grants)
-    if found is None:
+    if found is None and is_there:
         return
-    kind, name, decision, scopes = found
-    if decision is Verdict.HIDDEN:
+    kind, name, decision, scopes = found or ("servers", plan.id, Verdict.HIDDEN, frozenset())
+    if decision is Verdict.HIDDEN or not is_there:
         raise RemoteProtocolError(f"Unknown {kind[:-1]}: {name}", rpc_code=INVALID_PARAMS)
     text = scope_text(name, scopes, grants)
     raise RemoteProtocolError(text, rpc_code=DENIED, http_status=FORBIDDEN, data=scope_data(scopes))

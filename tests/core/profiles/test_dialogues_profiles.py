@@ -10,6 +10,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
 from expected_values import Containing
 from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core.base.plan import AccessRule, AccessRules
 from isthmus.core.profiles.instructions import SERVER_MAX_CHARS
 
 DOWNS = pytest.mark.parametrize("down", ["pipe", "http"])
@@ -25,10 +26,11 @@ def meeting(
     *,
     era: Era = Era.HANDSHAKE,
     server_era: Era = Era.HANDSHAKE,
+    access: AccessRules | None = None,
     **rest: Any,
 ) -> tuple[Dialogue, Client, Server, Server]:
     """Returns a client that has met the profile, and its two servers, of which none is started yet."""
-    servers = [ServerPlan(id=id, kind=kind, era=server_era) for id in ("alpha", "beta")]
+    servers = [ServerPlan(id=id, kind=kind, era=server_era, access=access) for id in ("alpha", "beta")]
     profile = Profile("all", (ProfileServer("alpha"), ProfileServer("beta")))
     play = Dialogue(*servers, profiles=(profile,))
     alice = play.client("alice", down, server="all", era=era, **rest)
@@ -127,6 +129,29 @@ def test_a_list_waits_for_a_slow_server_but_not_for_long() -> None:
     give(beta, beta.is_asked("tools/list"), {"name": "t"})
     alice.is_notified("tools/list_changed")
     alice.is_answered(alice.asks("tools/list"), {"tools": [shown("alpha", "alpha__t"), shown("beta", "beta__t")]})
+
+
+def test_a_server_that_does_not_start_is_waited_for_once() -> None:
+    """Further lists say at once that it is missing, and the client is told when it is there."""
+    play, alice, alpha, beta = meeting("pipe")
+    tools = alice.asks("tools/list")
+    beta.is_started()
+    alpha.starts(able=CAN)
+    give(alpha, alpha.is_asked("tools/list"), {"name": "t"})
+    play.waits(3.0)
+    alice.is_answered(tools, ...)
+    prompts = alice.asks("prompts/list")
+    give(alpha, alpha.is_asked("prompts/list"), {"name": "p"})
+    missing = {"dev.isthmus/servers": {"beta": "it has not answered yet"}}
+    alice.is_answered(prompts, {"prompts": [shown("alpha", "alpha__p")], "_meta": missing})
+    beta.connects()
+    beta.is_greeted(able=CAN)
+    reading, listing = beta.is_asked("tools/list"), beta.is_asked("prompts/list")
+    give(beta, listing, {"name": "p"})
+    alice.is_notified("prompts/list_changed")
+    give(beta, reading, {"name": "t"})
+    alice.is_notified("tools/list_changed")
+    play.finish()
 
 
 def test_a_server_that_cannot_be_started_concerns_nobody_else() -> None:
@@ -352,6 +377,34 @@ def test_the_end_of_a_session_leaves_every_server(down: str) -> None:
     for _ in range(len(play.unexpected)):
         play.unexpected.pop()
     assert play.engine.session_count == 0
+
+
+@pytest.mark.parametrize("rule", ["groups", "scopes", "server"])
+def test_a_call_goes_on_only_for_a_caller_who_may_still_make_it(rule: str) -> None:
+    """The rules of the server of the call hold for each round of it."""
+    needs = AccessRule(scopes=("run",)) if rule == "scopes" else AccessRule(groups=("staff",))
+    rules = AccessRules(server=needs) if rule == "server" else AccessRules(tools=(("ask", needs),))
+    shown = {"groups": "staff", "scopes": "run"}
+    play, alice, alpha, _beta = meeting(era=Era.STATELESS, access=rules, principal="alice", **shown)
+    call = alice.asks("tools/call", {"name": "alpha__ask"})
+    alpha.starts(able=CAN)
+    received = alpha.is_asked("tools/call")
+    asked = alpha.asks("sampling/createMessage", {"messages": [], "maxTokens": 1}, on=received)
+    play.waits(1.0)
+    (came,) = [each for each in play.unexpected if each.peer is alice]
+    alice.is_answered(call, ...)
+    result = came.what["result"]
+    answer = {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"}
+    responses = dict.fromkeys(result["inputRequests"], answer)
+    again = {"name": "alpha__ask", "requestState": result["requestState"], "inputResponses": responses}
+    alice.shows()
+    alice.is_answered(alice.asks("tools/call", again), error=-31009 if rule == "scopes" else -32602)
+    alice.shows(**shown)
+    call = alice.asks("tools/call", again)
+    alpha.is_answered(asked, Containing({"model": "m"}))
+    alpha.answers(received, {"content": []})
+    alice.is_answered(call, Containing(COMPLETE))
+    play.finish()
 
 
 @ERAS

@@ -10,7 +10,7 @@ from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Kind, Profile, ProfileServer, ServerPlan
 from isthmus.core.profiles import lists
-from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGES_MAX, TTL_MAX_S
+from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGES_MAX, TTL_MAX_S, TTL_MIN_S
 from isthmus.core.profiles.pages import PAGE_MAX_BYTES
 
 
@@ -111,6 +111,20 @@ def test_lists_get_old() -> None:
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "new"}]})
     alice.is_notified("tools/list_changed")
     assert tools_of(play, alice)["tools"][0]["name"] == "alpha__new"
+
+
+def test_a_list_that_is_old_at_once_is_kept_for_a_moment() -> None:
+    """The server says 0 for the time that its list may be kept."""
+    play, alice, alpha = meeting()
+    tools = alice.asks("tools/list")
+    alpha.starts()
+    alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}], "ttlMs": 0})
+    alice.is_answered(tools, ...)
+    tools_of(play, alice)
+    play.waits(TTL_MIN_S)
+    alice.is_answered(alice.asks("tools/list"), ...)
+    alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}]})
+    play.finish()
 
 
 def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
