@@ -1,4 +1,4 @@
-"""What is kept of the lists of servers."""
+"""Lists of servers as they are kept, and the snapshots made of them."""
 
 from __future__ import annotations
 
