@@ -6,18 +6,20 @@ the profile (the front). So all that holds for a session with one server holds f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 import msgspec
 
-from ..base.errors import UPSTREAM_UNAVAILABLE
+from ..base.errors import UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..downstream.responder import Responder
 from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.splice import members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
@@ -61,8 +63,31 @@ class Leg:
         self.session = session
         self.is_open = is_open
         self.is_introduced = False
+        self._capabilities: frozenset[str] | None = None
         self.waiting: list[Exchange] = []
         self.refusal = ""
+
+    def receive_introduction(self, introduction: bytes) -> None:
+        """Takes the introduction of the server."""
+        self.is_introduced = True
+        try:
+            declared = envelope.member_of(introduction, "capabilities")
+            self._capabilities = None if declared is None else frozenset(members(declared))
+        except RemoteProtocolError:
+            self._capabilities = None
+
+    def lists(self, method: str) -> bool:
+        """False if the server has not declared that it has such a list. Some have it, and others never answer."""
+        return self._capabilities is None or _LISTS.get(method, "") in {"", *self._capabilities}
+
+
+_LISTS: Final[Mapping[str, str]] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+}
+"""The capability of each list."""
 
 
 class Front:
@@ -278,7 +303,7 @@ class Legs:
 
     def receive_introduction(self, front: Front, leg: Leg, introduction: bytes) -> None:
         """Handles the introduction of a server."""
-        leg.is_introduced = True
+        leg.receive_introduction(introduction)
         self._introduce(front, leg, introduction)
 
     def tell(self, leg: Leg, method: str, params: bytes) -> None:

@@ -199,13 +199,13 @@ class Lists:
         elif fetch.problem:
             wait.failed[server] = fetch.problem
         elif fetch.problem is None:
-            (wait.missing if self._is_awaited(wait.front, server) else wait.failed)[server] = NOT_YET
             fetch.waiting.append(wait)
-
-    def _is_awaited(self, front: Front, server: str) -> bool:
-        """True if a list waits for a server. One that has not even begun a session is waited for once."""
-        leg = front.legs.get(server)
-        return leg is None or leg.is_introduced or self._context.now < leg.opened_at + self._view.list_wait_s
+            leg = wait.front.legs.get(server)
+            is_late = leg is not None and self._context.now >= leg.opened_at + self._view.list_wait_s
+            if leg is not None and is_late and not leg.is_introduced:
+                wait.failed[server] = NOT_YET  # it has not even begun a session: it is waited for once
+            elif leg is None or leg.lists(wait.exchange.method):
+                wait.missing[server] = NOT_YET
 
     def _is_open(self, wait: _Wait) -> bool:
         return self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from isthmus.core.bridge import input_requests
 from isthmus.core.endpoints.revisions import unsupported
-from isthmus.core.endpoints.stateless import REMOVED, RETRIED, complete
+from isthmus.core.endpoints.stateless import REMOVED, complete
 from isthmus.core.oracle.methods import METHODS, V4, V5, senders
 from stateless_driving import served
 from wire_scenes import CLIENT
@@ -36,7 +37,7 @@ def test_the_removed_methods_are_those_of_the_changelog() -> None:
     assert before - after == REMOVED
     listed = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
     assert listed | {"tasks/list", "tasks/result"} == REMOVED
-    assert {"inputResponses", "requestState"} == RETRIED
+    assert {"inputResponses", "requestState"} == input_requests.RETRIED
 
 
 @pytest.mark.parametrize("method", sorted(REMOVED))

@@ -177,6 +177,27 @@ def test_nothing_there_is_an_error_and_no_empty_list() -> None:
     alice.is_answered(tools, error={"code": -31004})
 
 
+def test_a_list_does_not_wait_for_a_server_that_has_not_declared_it() -> None:
+    """The server is asked all the same, and the client told if there is something."""
+    play, alice, alpha, beta = meeting("pipe")
+    tools = alice.asks("tools/list")
+    alpha.is_started()
+    beta.is_started()
+    for server in (alpha, beta):
+        server.connects()
+        server.is_greeted(able={"tools": {}})
+        give(server, server.is_asked("tools/list"), {"name": "t"})
+    alice.is_answered(tools, ...)
+    prompts = alice.asks("prompts/list")
+    alpha.is_asked("prompts/list")  # and never answers
+    listing = beta.is_asked("prompts/list")
+    alice.is_answered(prompts, {"prompts": []})
+    give(beta, listing, {"name": "p"})
+    alice.is_notified("prompts/list_changed")
+    alice.is_answered(alice.asks("prompts/list"), Containing({"prompts": [shown("beta", "beta__p")]}))
+    play.finish()
+
+
 def test_a_server_without_prompts_has_an_empty_list_of_them() -> None:
     _play, alice, alpha, beta = meeting()
     prompts = alice.asks("prompts/list")

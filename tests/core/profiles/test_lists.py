@@ -13,6 +13,8 @@ from isthmus.core.profiles import lists
 from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGES_MAX, TTL_MAX_S, TTL_MIN_S
 from isthmus.core.profiles.pages import PAGE_MAX_BYTES
 
+CAN: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+
 
 def meeting(**rest: Any) -> tuple[Dialogue, Client, Server]:
     play = Dialogue(
@@ -41,7 +43,7 @@ def test_pages_of_a_server_are_bounded() -> None:
     """A cursor that never ends is followed `PAGES_MAX` times."""
     play, alice, alpha = meeting()
     tools = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     for number in range(PAGES_MAX):
         alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": f"t{number:03}"}], "nextCursor": f"c{number}"})
     alice.is_answered(tools, ...)
@@ -52,7 +54,7 @@ def test_bytes_of_a_server_are_bounded() -> None:
     """A list of more than `LIST_MAX_BYTES` is not read to its end."""
     play, alice, alpha = meeting()
     alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     large = {"name": "large", "description": "x" * (LIST_MAX_BYTES // 2)}
     for cursor in ("1", "2"):
         alpha.answers(alpha.is_asked("tools/list"), {"tools": [large], "nextCursor": cursor})
@@ -65,7 +67,7 @@ def test_clients_get_large_lists_in_pages() -> None:
     """A page has `PAGE_MAX_BYTES` at most, and one entry at least."""
     play, alice, alpha = meeting()
     alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     size = PAGE_MAX_BYTES // 2 + 1
     entries = [{"name": name, "description": "x" * size} for name in ("c", "a", "b")]
     alpha.answers(alpha.is_asked("tools/list"), {"tools": entries})
@@ -85,7 +87,7 @@ def test_clients_get_large_lists_in_pages() -> None:
 def test_the_cursor_of_a_list_that_has_changed_is_refused() -> None:
     play, alice, alpha = meeting()
     alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     entries = [{"name": name, "description": "x" * PAGE_MAX_BYTES} for name in ("a", "b")]
     alpha.answers(alpha.is_asked("tools/list"), {"tools": entries})
     play.unexpected.clear()
@@ -101,7 +103,7 @@ def test_lists_get_old() -> None:
     """After `TTL_MAX_S` the server is asked again, while what is kept is shown."""
     play, alice, alpha = meeting()
     tools = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}]})
     alice.is_answered(tools, ...)
     play.waits(TTL_MAX_S - 1)
@@ -117,7 +119,7 @@ def test_a_list_that_is_old_at_once_is_kept_for_a_moment() -> None:
     """The server says 0 for the time that its list may be kept."""
     play, alice, alpha = meeting()
     tools = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}], "ttlMs": 0})
     alice.is_answered(tools, ...)
     tools_of(play, alice)
@@ -135,7 +137,7 @@ def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [alice, *(greeted(play, name, principal=f"token:{name}") for name in ("bob", "carol"))]
     for client in clients:
         tools = client.asks("tools/list")
-        alpha.starts()
+        alpha.starts(able=CAN)
         alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}]})
         client.is_answered(tools, ...)
     tools_of(play, clients[1])
@@ -152,7 +154,7 @@ def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_list_that_is_none_is_a_problem_of_its_server(result: Any) -> None:
     play, alice, alpha = meeting()
     tools = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), result)
     if result.get("tools") == []:
         alpha.answers(alpha.is_asked("tools/list"), {"tools": []})
@@ -165,7 +167,7 @@ def test_a_list_that_is_none_is_a_problem_of_its_server(result: Any) -> None:
 def test_entries_without_a_name_are_left_out() -> None:
     play, alice, alpha = meeting()
     tools = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     odd = [{}, 7, None, {"name": 3}, {"name": "t"}, {"name": "t", "description": "again"}]
     alpha.answers(alpha.is_asked("tools/list"), {"tools": odd})
     alice.is_answered(tools, {"tools": [{"name": "alpha__t", "_meta": {"dev.isthmus/server": "alpha"}}]})

@@ -14,6 +14,8 @@ from isthmus.core.profiles.snapshots import SNAPSHOT_MAX_BYTES, SNAPSHOTS_MAX
 
 OLD, NEW = ({"name": name} for name in ("old", "new"))
 
+CAN: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+
 
 def meeting(before: Dialogue | None = None, principal: str = "alice", **plan: Any) -> tuple[Dialogue, Client, Server]:
     """Returns a client of a profile, of a proxy that was started again after that of `before`."""
@@ -33,7 +35,7 @@ def listed(*tools: Any) -> Containing:
 def read(alice: Client, alpha: Server, *tools: Any) -> None:
     """The client lists tools, for which the server is asked."""
     asking = alice.asks("tools/list")
-    alpha.starts()
+    alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": list(tools)})
     alice.is_answered(asking, listed(*tools))
 
@@ -47,7 +49,7 @@ def test_a_stored_list_is_shown_at_once_and_read_again() -> None:
     alpha.is_started()
     alice.is_answered(asking, listed(OLD))
     alpha.connects()
-    alpha.is_greeted()
+    alpha.is_greeted(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [NEW]})
     alice.is_notified("tools/list_changed")
     third, alice, alpha = meeting(second)

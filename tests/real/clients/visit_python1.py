@@ -151,7 +151,7 @@ async def main(path: str) -> None:
             list_roots_callback=visitor.roots,
         ) as session,
     ):
-        seen = await visit(session, visitor, Names(plan["sessions"][0].get("alias", "")))
+        seen = await visit(session, visitor, Names(plan.get("sessions", [{}])[0].get("alias", "")))
     print(json.dumps(seen), flush=True)
 
 
