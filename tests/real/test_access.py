@@ -63,7 +63,7 @@ MORE: Final = {
 }
 
 
-@pytest.mark.parametrize("client", VISITORS if os.environ.get("THOROUGH") else ["python-1", "typescript-2", "fastmcp"])
+@pytest.mark.parametrize("client", VISITORS if os.environ.get("THOROUGH") else ["typescript-2", "fastmcp"])
 def test_a_client_logs_in_and_keeps_its_session_over_new_tokens(client: str, tmp_path: Path) -> None:
     """The client finds the provider by the challenge and the metadata. Its token expires and is renewed: the session,
     its process and its files stay, since the person does."""

@@ -4,6 +4,7 @@ of its subscription, of a refusal and of the acknowledged filter as it does with
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +40,11 @@ def reached(way: str, folder: Path) -> Iterator[str | Sequence[str]]:
             yield url if way == "direct http" else stack.enter_context(wrap(url, folder=folder)).url
 
 
-@pytest.mark.parametrize("way", ["direct stdio", "direct http", "stdio", "http", "http to a process"])
+DIRECT: Final = ("direct stdio", "direct http") if os.environ.get("THOROUGH") else ()
+"""The ways without the proxy, which show what the client and the server do by themselves. Only with THOROUGH set."""
+
+
+@pytest.mark.parametrize("way", [*DIRECT, "stdio", "http", "http to a process"])
 def test_a_client_sees_the_servers_own_subscription(way: str, tmp_path: Path) -> None:
     """A process that dies is started again by Isthmus. The client listens anew."""
     dies = way in ("stdio", "http to a process")
