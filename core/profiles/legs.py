@@ -53,6 +53,7 @@ class Leg:
         is_open: its handshake is done.
         is_introduced: the server has introduced itself.
         opened_at: when the leg was opened.
+        is_left: its front is closing.
         waiting: the requests that wait for the handshake.
         refusal: why the handshake failed.
     """
@@ -63,6 +64,7 @@ class Leg:
         self.session = session
         self.is_open = is_open
         self.is_introduced = False
+        self.is_left = False
         self._capabilities: frozenset[str] | None = None
         self.waiting: list[Exchange] = []
         self.refusal = ""
@@ -75,6 +77,10 @@ class Leg:
             self._capabilities = None if declared is None else frozenset(members(declared))
         except RemoteProtocolError:
             self._capabilities = None
+
+    def leave(self) -> None:
+        """Handles the coming end of its front."""
+        self.is_left = True
 
     def lists(self, method: str) -> bool:
         """False if the server has not declared that it has such a list. Some have it, and others never answer."""
@@ -99,6 +105,7 @@ class Front:
         legs: its legs, by server.
         sent_on: its requests that are sent on, by their keys: the leg, and the request there.
         listed: its client's latest request for each list, by method, with the kind of client that it came from.
+        is_closing: it has no legs any more.
         level: the params of its client's `logging/setLevel`; None if it sent none.
     """
 
@@ -109,6 +116,7 @@ class Front:
         self.sent_on: dict[ExchangeKey, tuple[Leg, Exchange]] = {}
         self.listed: dict[str, tuple[Exchange, ClientKind]] = {}
         self.level: bytes | None = None
+        self.is_closing = False
 
     def send_on(self, exchange: Exchange, leg: Leg, inner: Exchange) -> None:
         """Records that a request is sent on."""
@@ -117,6 +125,13 @@ class Front:
     def take_sent(self, exchange: Exchange) -> tuple[Leg, Exchange] | None:
         """Removes and returns the leg that a request was sent on, and the request there; None if it was not."""
         return self.sent_on.pop(exchange.key, None)
+
+    def close(self) -> None:
+        """Drops the legs, and takes no others."""
+        self.is_closing = True
+        for leg in self.legs.values():
+            leg.leave()
+        self.legs.clear()
 
     def record_list(self, exchange: Exchange, kind: ClientKind) -> None:
         """Records a request for a list."""
@@ -210,7 +225,7 @@ class _Replies:
         front, leg = self._front.session, self._front.legs.get(self._server)
         if leg is not None and not leg.is_introduced and session.greeting is not None:
             self._introduce(self._front, leg, session.greeting)
-        if front.replies is not None:
+        if front.replies is not None and not self._front.is_closing:
             front.replies.receive_settled(front)
 
     def close_session(self, session: Session) -> None:
@@ -265,6 +280,8 @@ class Legs:
         leg = front.legs.get(server)
         if leg is not None:
             return leg
+        if front.is_closing:
+            return "the session is over"
         fault = self._sessions.no_room(front.session.owner)
         if fault is not None:
             return fault
@@ -345,6 +362,7 @@ class Legs:
 
     def close(self, front: Front, why: str) -> None:
         """Closes all legs of a front."""
-        for leg in list(front.legs.values()):
+        legs = list(front.legs.values())
+        front.close()
+        for leg in legs:
             self._sessions.close_session(leg.session, why)
-        front.legs.clear()

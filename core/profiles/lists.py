@@ -372,6 +372,9 @@ class Lists:
                 if differs:
                     self._stored.save(*place, kept.entries, kept.raws)
         fetch.end(problem)
+        if problem and leg.is_left:
+            self._ask_again(fetch, server)
+            return
         if differs:
             for front in fetch.watching.values():
                 self._changed(front, _CHANGES[method])
@@ -384,6 +387,14 @@ class Lists:
                 self._answer_if_complete(wait)
             elif not problem:
                 self._changed(wait.front, _CHANGES[method])
+
+    def _ask_again(self, fetch: _Fetch, server: str) -> None:
+        """Lets the requests that waited for a list ask for it themselves: the session that read it has ended."""
+        for wait in fetch.waiting:
+            if self._is_open(wait) and not wait.front.is_closing:
+                wait.missing.pop(server, None)
+                self._ask(wait, server)
+                self._answer_if_complete(wait)
 
     def _keep(self, server: str, method: str, pages: list[bytes]) -> Kept:
         """Raises RemoteProtocolError if the pages are no lists."""

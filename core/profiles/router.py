@@ -156,9 +156,9 @@ class ProfileRouter:
     def is_used(self, session: Session) -> bool:
         front = self._fronts.get(session.sid)
         legs = [] if front is None else [leg.session for leg in front.legs.values()]
-        # A client without sessions comes back for its tasks.
-        has_tasks = session.is_stateless and any(leg.adopted for leg in legs)
-        return has_tasks or any(self._router.is_used(leg) for leg in legs)
+        # A client without sessions comes back for its tasks, and others may wait for a list that is read for it.
+        is_busy = session.is_stateless and any(leg.exchanges for leg in legs)
+        return is_busy or any(self._router.is_used(leg) for leg in legs)
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: its legs end."""

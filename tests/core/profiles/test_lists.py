@@ -129,6 +129,24 @@ def test_a_list_that_is_old_at_once_is_kept_for_a_moment() -> None:
     play.finish()
 
 
+def test_a_list_goes_on_though_the_client_leaves_for_which_it_is_read() -> None:
+    """Another client that waits for the list has it read for itself."""
+    play, alice, alpha = meeting()
+    alice.asks("tools/list")
+    alpha.is_started()
+    bob = greeted(play, "bob")
+    tools = bob.asks("tools/list")
+    before = alpha.channel
+    alice.leaves()
+    alpha.is_started()
+    alpha.is_closed(on=before)
+    alpha.connects()
+    alpha.is_greeted(able=CAN)
+    alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}]})
+    bob.is_answered(tools, Containing({"tools": [Containing({"name": "alpha__t"})]}))
+    play.finish()
+
+
 def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lists that were used least lately are dropped at `KINDS_MAX`."""
     assert KINDS_MAX > 2
