@@ -375,9 +375,13 @@ class Server:
     def is_http(self) -> bool:
         return self.plan.kind is Kind.HTTP
 
+    @property
+    def has_way(self) -> bool:
+        """True if it can send notifications that belong to no request."""
+        return self.is_modern or not self.is_http or self.streams.has_own
+
     def _declared(self, revision: str) -> dict[str, Any]:
-        has_way = self.is_modern or not self.is_http or self.streams.has_own
-        resources = {"resources": {"subscribe": True}} if self.resources is not None and has_way else {}
+        resources = {"resources": {"subscribe": True}} if self.resources is not None and self.has_way else {}
         return {**DECLARED, **resources, **(self.works.capability(revision) if self.works is not None else {})}
 
     def _echo(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:

@@ -50,7 +50,7 @@ class Resources:
             self.listens[channel.number, id] = channel, frozenset(wanted)
             acknowledged = {"notifications": {"resourceSubscriptions": wanted}, "_meta": {SUBSCRIPTION: id}}
             server.say(channel, method="notifications/subscriptions/acknowledged", params=acknowledged)
-        elif method == "resources/subscribe" and not server.is_modern:
+        elif method == "resources/subscribe" and not server.is_modern and server.has_way:
             session.subscribed.add(params["uri"])
             server.reply(channel, session, id, {})
         elif method == "resources/unsubscribe" and not server.is_modern:
@@ -234,7 +234,9 @@ class Subscriptions:
         def settle(_: Owed, frame: dict[str, Any]) -> None:
             if "error" in frame:
                 self.mine.pop(uri, None)
-                self.client.outcomes["news refused"] += 1
+                # A profile declares subscriptions for all servers.
+                is_undeclared = self.client.members and frame["error"]["code"] == -32601
+                self.client.outcomes["news undeclared" if is_undeclared else "news refused"] += 1
             else:
                 self.mine[uri] = Interest(self.client, uri, self.network.now) if may_overtake else self._begin(uri)
                 self.client.outcomes["news subscribed"] += 1

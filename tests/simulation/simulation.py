@@ -376,6 +376,7 @@ GOOD: Final = {
     "progress",
     "news",
     "news subscribed",
+    "news undeclared",
     "task begun",
     "task completed",
     "task cancelled",
