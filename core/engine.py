@@ -103,7 +103,14 @@ class Engine:
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
         visits = None if features.questions is None else features.questions.url_elicitation
         routers = profile_routers(
-            context, storage_orders, downstream, router, subscriptions.client_listens, features.tasks, visits
+            context,
+            storage_orders,
+            downstream,
+            router,
+            subscriptions.client_listens,
+            features.tasks,
+            features.files,
+            visits,
         )
 
         def router_of(endpoint: str) -> SessionRouter:

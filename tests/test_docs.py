@@ -341,6 +341,7 @@ def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
     shapes = {one.name: json.loads(one.text) for one in blocks("json")}
     offer = offers.upload_offer(
         server_id="demo",
+        tool="demo_get_upload_url",
         upload_url="http://h/upload/demo",
         sid="s",
         ttl_seconds=int(Limits().upload_link_ttl_s),

@@ -19,7 +19,7 @@ from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter, StatelessReplies
-from ..state.session import Affinities, Session, SessionInput, SessionState
+from ..state.session import Affinities, ProfileLeg, Session, SessionInput, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
 from .responder import Responder
@@ -380,7 +380,15 @@ class Sessions:
         session.serve_stateless(affinity, request, MODERN[LATEST_MODERN])
         return session
 
-    def open_leg(self, front: Session, server: str, *, router: SessionRouter, replies: StatelessReplies) -> Session:
+    def open_leg(
+        self,
+        front: Session,
+        server: str,
+        *,
+        router: SessionRouter,
+        replies: StatelessReplies,
+        tool_shown: Callable[[str], str],
+    ) -> Session:
         """Opens a session with one server of a profile, for the client of a session with the profile. It counts as one
         of the same owner, for which there has to be room."""
         session = Session(
@@ -393,7 +401,7 @@ class Sessions:
             use=OwnerUse(""),  # what is done on it counts for the session with the profile
             room=Share(self._context.memory, front.owner, self._context.limits.session_memory_max_bytes),
             pipe=None,
-            is_leg=True,
+            leg=ProfileLeg(front.sid, front.server, tool_shown),
             base_url=front.base_url,
             router=router,
             replies=replies,

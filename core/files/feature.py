@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from ..base.events import DownloadOpening, DraftOpening, UploadOpening
 from ..downstream.downstream import Downstream
 from ..state.context import Context
 from ..state.feature import Feature
+from ..state.listen_filter import ListenFilter
 from ..state.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from ..state.session import Session
 from ..state.storage_orders import StorageOrders
@@ -90,6 +91,20 @@ class Files(Feature):
     def request_count(self) -> int:
         return sum(isinstance(role, UploadRole | AppendRole) for _, role in self._context.channels())
 
+    # --- Profiles -----------------------------------------------------------------------------------------------------
+
+    def server_of(self, session: Session, uri: str) -> str:
+        """See `FileDirectory`."""
+        return self._resources.server_of(session, uri)
+
+    def entries_of(self, session: Session) -> Mapping[str, bytes] | None:
+        """See `FileDirectory`."""
+        return self._resources.entries_of(session)
+
+    def granted(self, session: Session, wanted: ListenFilter) -> ListenFilter:
+        """See `FileDirectory`."""
+        return self._resources.granted_at_profile(session, wanted)
+
     # --- Sessions -----------------------------------------------------------------------------------------------------
 
     def is_used(self, session: Session) -> bool:
@@ -108,8 +123,7 @@ class Files(Feature):
             self._plane.sweep(session.workspace)
 
     def _has_files(self, session: Session) -> bool:
-        server = self._context.servers.get(session.server)
-        return server is not None and server.has_files
+        return any(self._context.servers[server].has_files for server in self._context.endpoints[session.server])
 
     def receive_stop(self) -> None:
         self._file_store.stop()

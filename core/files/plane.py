@@ -141,7 +141,8 @@ class FilePlane(Interceptor):
             if not server.takes_uploads:
                 return None
             uploads = self.offers_uploads(server)
-            return offers.extend_tools(result, server, is_first_page=is_first, offers_uploads=uploads)
+            shown = link.session_of(exchange).tool_shown
+            return offers.extend_tools(result, server, shown, is_first_page=is_first, offers_uploads=uploads)
         if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") in (None, b"null"):
             entries = [offers.workflow_entry()] if self.offers_uploads(server) else []
             return self._resources.extend(link, exchange, result, entries)
@@ -160,7 +161,7 @@ class FilePlane(Interceptor):
     def _receive_read(self, link: Link, exchange: Exchange) -> bool:
         uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
         if uri == offers.WORKFLOW_URI and self.offers_uploads(link.plan):
-            text = offers.workflow_text(offers.helper_name(link.plan.id))
+            text = offers.workflow_text(link.session_of(exchange).tool_shown(offers.helper_name(link.plan.id)))
             self._finish(link, exchange, offers.resource_contents(uri, "text/markdown", text.encode()))
         elif is_own(uri):
             self._resources.receive_read(link, exchange, uri)
@@ -204,27 +205,29 @@ class FilePlane(Interceptor):
             self._finish(link, exchange, tool_error(problem))
             return
         self._nonces.drop_expired(self._context.now)
-        ttl = limits.upload_link_ttl_s
+        ttl, tool = limits.upload_link_ttl_s, session.tool_shown(offers.helper_name(session.server))
         nonce = self._nonces.mint(
             self._context.entropy,
             server=session.server,
-            sid=session.sid,
+            sid=session.files_sid,
             expires_at=self._context.now + ttl,
             principal=session.principal,
             is_bearer=session.is_stateless,
             owner=session.owner,
+            tool=tool,
         )
         query = handles.sign_upload(
             self._context.plan.link_key,
             server=session.server,
-            sid=session.sid,
+            sid=session.files_sid,
             nonce=nonce,
             expires_at_unix=int(self._context.now_unix + ttl),
         )
         offer = offers.upload_offer(
             server_id=session.server,
+            tool=tool,
             upload_url=f"{base}/upload/{session.server}?{urlencode(query)}",
-            sid=session.sid,
+            sid=session.files_sid,
             ttl_seconds=int(ttl),
             max_file_bytes=limits.upload_size_max_bytes,
             sha256_required=self._context.plan.require_sha256,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND, RemoteProtocolError
 from ..base.plan import ServerPlan
 from ..base.storage import Fetch, Fetched, StorageAnswer
 from ..downstream.downstream import Downstream
@@ -28,6 +28,7 @@ from ..state.storage_orders import StorageOrders, reason_of
 from .calls import offers
 from .calls.uris import describe
 from .store import handles
+from .store.owners import user_of
 from .store.store import FileStore, StoredArtifact
 
 CURSOR: Final = "isthmus-artifact:"
@@ -47,6 +48,7 @@ class ArtifactResources:
         self._sessions = downstream.sessions
         self._file_store = file_store
         self._storage_orders = storage_orders
+        self._offering = frozenset(server.id for server in context.plan.servers if self.are_offered(server))
         self._reads: set[ExchangeKey] = set()
         self._subscribed: dict[str, set[str]] = {}  # URIs, by session
 
@@ -72,13 +74,13 @@ class ArtifactResources:
         return True
 
     def extend(self, link: Link, exchange: Exchange, result: bytes, entries: list[bytes]) -> bytes | None:
-        """Returns the last page of the server's own resources with `entries` and the first artifacts added."""
-        result = offers.extend_resources(result, entries)
-        return self._page(link.session_of(exchange), result, None) if self.are_offered(link.plan) else result
+        """Returns the last page of the server's own resources with `entries` and the first artifacts added. A profile
+        adds the artifacts itself (`entries_of`): what its servers list is kept for other sessions, too."""
+        session, result = link.session_of(exchange), offers.extend_resources(result, entries)
+        return self._page(session, result, None) if self.are_offered(link.plan) and not session.is_leg else result
 
     def _page(self, session: Session, result: bytes, after: tuple[float, str] | None) -> bytes:
-        records = [record for record in self._file_store.artifacts_of(session.sid) if record.is_exposed]
-        records.sort(key=_order)
+        records = self._records_of(session)
         shown = [record for record in records if after is None or _order(record) > after]
         page = shown[: self._context.limits.artifact_page_max]
         entries = [offers.resource_entry(describe(self._context, session, record), record.tool) for record in page]
@@ -86,6 +88,33 @@ class ArtifactResources:
         if len(shown) > len(page):
             result = set_member(result, "nextCursor", msgspec.json.encode(_cursor(page[-1])))
         return result
+
+    def _records_of(self, session: Session) -> list[StoredArtifact]:
+        records = [record for record in self._file_store.artifacts_of(session.files_sid) if record.is_exposed]
+        return sorted(records, key=_order)
+
+    # --- Profiles ---------------------------------------------------------------------------------------------------
+
+    def entries_of(self, session: Session) -> dict[str, bytes] | None:
+        """See `FileDirectory`."""
+        if self._offering.isdisjoint(self._context.endpoints[session.server]):
+            return None
+        shown = [(describe(self._context, session, record), record.tool) for record in self._records_of(session)]
+        return {artifact.artifact_uri: offers.resource_entry(artifact, tool) for artifact, tool in shown}
+
+    def server_of(self, session: Session, uri: str) -> str:
+        """See `FileDirectory`."""
+        record = self._find(session, uri)
+        if record is None:
+            text = _not_found(uri, self._why_gone(session, uri))
+            code = INVALID_PARAMS if session.is_stateless else RESOURCE_NOT_FOUND
+            raise RemoteProtocolError(text, rpc_code=code, data={"uri": uri})
+        return record.server
+
+    def granted_at_profile(self, session: Session, wanted: ListenFilter) -> ListenFilter:
+        """See `FileDirectory.granted`."""
+        is_any = not self._offering.isdisjoint(self._context.endpoints[session.server])
+        return _own_part(wanted) if is_any else ListenFilter()
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -122,9 +151,7 @@ class ArtifactResources:
             sid, aid = handles.parse_artifact(uri)
         except handles.HandleError:
             return None
-        found = self._file_store.find(
-            session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact"
-        )
+        found = self._file_store.find(user_of(self._context, session), of_sid=sid, id=aid, kind="artifact")
         return found.record if found is not None and found.record.is_exposed else None
 
     def _why_gone(self, session: Session, uri: str) -> str:
@@ -132,13 +159,11 @@ class ArtifactResources:
             sid, aid = handles.parse_artifact(uri)
         except handles.HandleError:
             return ""
-        whose = session.server, session.sid, session.principal
-        return self._file_store.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
+        return self._file_store.gone(user_of(self._context, session), of_sid=sid, id=aid, kind="artifact") or ""
 
     def miss(self, link: Link, exchange: Exchange, uri: str, why: str = "") -> None:
         """Answers that a resource was not found. `why` says what became of it."""
-        message = f"Resource not found: {uri}" + (f": {why}" if why else "")
-        error = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, message, {"uri": uri})
+        error = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, _not_found(uri, why), {"uri": uri})
         link.router.finish(link, exchange, error)
 
     # --- Subscriptions ----------------------------------------------------------------------------------------------
@@ -146,7 +171,8 @@ class ArtifactResources:
     def receive_subscription(self, link: Link, exchange: Exchange, uri: str) -> None:
         """Answers `resources/subscribe` or `resources/unsubscribe` for an artifact, of a client with a session."""
         session = link.session_of(exchange)
-        subscribed = self._subscribed.get(session.sid, set())
+        sid = session.files_sid
+        subscribed = self._subscribed.get(sid, set())
         if exchange.method == "resources/unsubscribe":
             subscribed.discard(uri)
         elif self._find(session, uri) is None:
@@ -159,17 +185,15 @@ class ArtifactResources:
         else:
             subscribed.add(uri)
         if subscribed:
-            self._subscribed[session.sid] = subscribed
+            self._subscribed[sid] = subscribed
         else:
-            self._subscribed.pop(session.sid, None)
+            self._subscribed.pop(sid, None)
         self._finish(link, exchange, b"{}")
 
     def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
         """Returns the part of a subscription of a client without sessions that the proxy itself serves, whatever the
         server does."""
-        if not self.are_offered(link.plan):
-            return ListenFilter()
-        return ListenFilter(resources=wanted.resources, uris=frozenset(uri for uri in wanted.uris if is_own(uri)))
+        return _own_part(wanted) if self.are_offered(link.plan) and not session.is_leg else ListenFilter()
 
     # --- Changes ----------------------------------------------------------------------------------------------------
 
@@ -201,6 +225,14 @@ class ArtifactResources:
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
         link.router.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))
+
+
+def _not_found(uri: str, why: str) -> str:
+    return f"Resource not found: {uri}" + (f": {why}" if why else "")
+
+
+def _own_part(wanted: ListenFilter) -> ListenFilter:
+    return ListenFilter(resources=wanted.resources, uris=frozenset(uri for uri in wanted.uris if is_own(uri)))
 
 
 def is_own(uri: str) -> bool:

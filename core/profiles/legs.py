@@ -253,6 +253,7 @@ class Legs:
         notify, ask: handle what servers say unasked.
         opened: handles a new leg.
         introduce: handles the introduction of a server, once for a leg.
+        tool_shown: returns the name that clients have for a tool of a server.
     """
 
     def __init__(
@@ -265,6 +266,7 @@ class Legs:
         ask: Ask,
         opened: Open,
         introduce: Introduce,
+        tool_shown: Callable[[str, str], str],
     ) -> None:
         self._context = context
         self._sessions = sessions
@@ -274,6 +276,7 @@ class Legs:
         self._ask = ask
         self._opened = opened
         self._introduce = introduce
+        self._tool_shown = tool_shown
 
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
@@ -286,7 +289,8 @@ class Legs:
         if fault is not None:
             return fault
         replies = _Replies(self._responder, self._notify, self._ask, self.receive_introduction, front, server)
-        session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies)
+        shown = partial(self._tool_shown, server)
+        session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies, tool_shown=shown)
         leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless, opened_at=self._context.now)
         if session.is_stateless:
             self._router.begin_stateless(session)

@@ -24,6 +24,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
 from ..state.listen import Listen, ListenState
 from ..state.listen_filter import ACKNOWLEDGED, LISTS, ListenFilter, format_filter, parse_filter, untagged
+from ..state.ports import FileDirectory
 from ..state.subscription import Subscription
 from ..subscriptions.client_listens import ClientListens
 from .legs import Front, Leg, LegReply, Legs
@@ -88,18 +89,20 @@ class FrontListen:
     Attributes:
         subscription: as its session keeps it.
         lists: the changes of lists that it covers.
+        artifacts: the part that no server is asked for: changes of the profile's own files.
         parts: by server.
     """
 
-    def __init__(self, subscription: Subscription, changing: ListenFilter) -> None:
+    def __init__(self, subscription: Subscription, changing: ListenFilter, artifacts: ListenFilter) -> None:
         self.subscription = subscription
         self.lists = subscription.wanted & changing
+        self.artifacts = artifacts
         self.parts: dict[str, Part] = {}
 
     @property
     def granted(self) -> ListenFilter:
         """All that is covered."""
-        found = self.lists
+        found = self.lists | self.artifacts
         for part in self.parts.values():
             found |= part.granted
         return found
@@ -131,6 +134,7 @@ class Listens:
     Args:
         legs: opens legs to servers.
         rewriter: rewrites URIs.
+        files: the files of all servers; None if this copy has none.
         receive_change: handles the notification of a server that a list has changed. True if the client is to be told
             now.
         changing: the lists of the profile that may change.
@@ -142,6 +146,7 @@ class Listens:
         client_listens: ClientListens,
         legs: Legs,
         rewriter: Rewriter,
+        files: FileDirectory | None,
         receive_change: Callable[[Front, str, str], bool],
         changing: ListenFilter,
     ) -> None:
@@ -149,6 +154,7 @@ class Listens:
         self._client_listens = client_listens
         self._legs = legs
         self._rewriter = rewriter
+        self._files = files
         self._receive_change = receive_change
         self._changing = changing
         self._open: dict[tuple[str, ExchangeKey], tuple[Front, FrontListen]] = {}
@@ -177,7 +183,8 @@ class Listens:
         machine = Listen(exchange.id_raw, wanted, queue_max=self._context.limits.held_per_session_max)
         subscription = Subscription(exchange, machine)
         front.session.begin_listen(subscription)
-        listen = FrontListen(subscription, self._changing)
+        artifacts = ListenFilter() if self._files is None else self._files.granted(front.session, wanted)
+        listen = FrontListen(subscription, self._changing, artifacts)
         for server, (uris, tasks) in _split(wanted, route_uri, server_of).items():
             named = ListenFilter(uris=frozenset(uris), tasks=frozenset(tasks))
             listen.parts[server] = Part(listen.lists | named, uris)

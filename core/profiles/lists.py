@@ -24,6 +24,7 @@ from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
+from ..state.ports import FileDirectory
 from .client_kind import ClientKind
 from .kept import Kept, KeptSnapshots
 from .legs import Front, Leg, LegReply, Legs
@@ -113,6 +114,7 @@ class Lists:
 
     Args:
         legs: opens legs to servers.
+        files: the files of all servers; None if this copy has none.
         shows: returns whether a server exists for a caller with these grants.
         changed: tells the client of a session that a list has changed, by the method of the notification.
     """
@@ -124,6 +126,7 @@ class Lists:
         snapshots: Snapshots,
         view: ProfileView,
         legs: Legs,
+        files: FileDirectory | None,
         shows: Callable[[str, Grants], bool],
         changed: Callable[[Front, str], None],
     ) -> None:
@@ -132,6 +135,7 @@ class Lists:
         self._stored = snapshots
         self._view = view
         self._legs = legs
+        self._files = files
         self._shows = shows
         self._changed = changed
         self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
@@ -442,9 +446,14 @@ class Lists:
         for one in lists:
             for name, entry in one.entries.items():
                 entries.setdefault(name, entry)
+        artifacts = None
+        if method == "resources/list" and self._files is not None:
+            artifacts = self._files.entries_of(session)
+            entries |= artifacts or {}
         ttl_ms = None
         if session.is_stateless:
-            left_s = min((one.expires_at for one in lists), default=self._context.now) - self._context.now
+            ends = [one.expires_at for one in lists] if artifacts is None else []  # artifacts come at any time
+            left_s = min(ends, default=self._context.now) - self._context.now
             ttl_ms = INCOMPLETE_TTL_MS if absent else max(int(left_s * 1000), 0)
         try:
             result = page_of(LISTINGS[method].array, entries, exchange.params, absent, ttl_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ..base.methods import LISTEN
 from ..base.plan import Profile
 from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge.discovery import introduction
+from ..bridge.request_name import name_in
 from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
@@ -32,7 +33,7 @@ from ..state.feature import TimerHandler
 from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.listen_filter import ListenFilter
-from ..state.ports import SessionRouter, TaskDirectory
+from ..state.ports import FileDirectory, SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
 from ..state.storage_orders import StorageOrders
 from ..subscriptions.client_listens import ClientListens
@@ -41,13 +42,14 @@ from .listens import Listens
 from .lists import Lists
 from .names import Route
 from .profile import ProfileView
-from .rewriting import LISTINGS, NAMING, unknown_name
+from .rewriting import LISTINGS, NAMING, Addressed, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
 from .snapshots import Snapshots
 
 if TYPE_CHECKING:
     from ..input_required.url_elicitation import UrlElicitation
 
+OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 NO_VALUES = b'{"completion":{"values":[]}}'
 """The completion of a server that completes nothing."""
 
@@ -59,6 +61,7 @@ class ProfileRouter:
         router: routes the requests of sessions with one server.
         storage_orders: for the lists that are stored.
         tasks: the tasks of all servers; None if this copy has none.
+        files: the files of all servers; None if this copy has none.
         visits: the calls that wait for a visit to a page; None if this copy has none.
     """
 
@@ -70,6 +73,7 @@ class ProfileRouter:
         router: SessionRouter,
         client_listens: ClientListens,
         tasks: TaskDirectory | None,
+        files: FileDirectory | None,
         visits: UrlElicitation | None,
         profile: Profile,
     ) -> None:
@@ -78,6 +82,7 @@ class ProfileRouter:
         self._responder = downstream.responder
         self._router = router
         self._tasks = tasks
+        self._files = files
         self._visits = visits
         has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
         self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
@@ -92,6 +97,7 @@ class ProfileRouter:
             lambda front, leg, introduction: self._view.instructions.learn(
                 front.session.principal, leg.server, introduction
             ),
+            lambda server, tool: self._view.names.expose(server, "tools", tool),
         )
         self._lists = Lists(
             context,
@@ -99,13 +105,16 @@ class ProfileRouter:
             Snapshots(context, storage_orders, profile),
             self._view,
             self._legs,
+            files,
             self._shows,
             self._tell_change,
         )
         self._surface = SearchSurface(downstream.responder, self._view, self._lists, self._shows)
         changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
         receive_change = self._lists.receive_change
-        self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, receive_change, changing)
+        self._listens = Listens(
+            context, client_listens, self._legs, self._view.rewriter, files, receive_change, changing
+        )
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
             "profile list": self._lists.handle_wait,
@@ -158,7 +167,7 @@ class ProfileRouter:
         legs = [] if front is None else [leg.session for leg in front.legs.values()]
         # A client without sessions comes back for its tasks, and others may wait for a list that is read for it.
         is_busy = session.is_stateless and any(leg.exchanges for leg in legs)
-        return is_busy or any(self._router.is_used(leg) for leg in legs)
+        return is_busy or any(self._router.is_used(one) for one in (session, *legs))
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: its legs end."""
@@ -167,9 +176,11 @@ class ProfileRouter:
             for exchange in list(session.exchanges.values()):
                 self._listens.withdraw(front, exchange)
             self._legs.close(front, "the session is over")
+        self._router.close_session(session)
 
     def end(self, session: Session, questions: list[PendingQuestion]) -> None:
         self._fronts.pop(session.sid, None)
+        self._router.end(session, [])
 
     def is_live(self, sid: str) -> bool:
         return sid in self._fronts
@@ -205,6 +216,9 @@ class ProfileRouter:
         try:
             kind = self._lists.kind_of(front, exchange)
             found = self._view.rewriter.address(exchange.method, params, self._lists.snapshots(kind))
+            if found is None and self._files is not None and exchange.method in OF_RESOURCES:
+                uri = name_in(exchange.method, params) or ""
+                found = Addressed(self._files.server_of(session, uri), uri, params or b"{}")
             if found is None or not self._shows(found.server, kind.grants):
                 raise unknown_name(exchange.method, params)
         except RemoteProtocolError as error:
@@ -462,11 +476,14 @@ def profile_routers(
     router: SessionRouter,
     client_listens: ClientListens,
     tasks: TaskDirectory | None,
+    files: FileDirectory | None,
     visits: UrlElicitation | None,
 ) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
     return {
-        profile.id: ProfileRouter(context, storage_orders, downstream, router, client_listens, tasks, visits, profile)
+        profile.id: ProfileRouter(
+            context, storage_orders, downstream, router, client_listens, tasks, files, visits, profile
+        )
         for profile in context.plan.profiles
     }
 

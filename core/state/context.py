@@ -68,7 +68,7 @@ class Context:
         ends_source: the current input is known to be the last on `source`.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
         servers: the servers by id.
-        endpoints: the ids of servers and profiles, each of which clients reach at an endpoint of its own.
+        endpoints: the servers that clients reach at each endpoint, by the id of its server or profile.
         last_channel: the last number that was given out.
         unopened: the channels that have a number, and that the driver has not reported as open or over yet.
         memory: the bytes that sessions keep of messages.
@@ -79,7 +79,8 @@ class Context:
         self.limits = limits
         self.entropy = entropy
         self.servers: dict[str, ServerPlan] = {server.id: server for server in plan.servers}
-        self.endpoints = frozenset((*self.servers, *(profile.id for profile in plan.profiles)))
+        self.endpoints = {id: frozenset((id,)) for id in self.servers}
+        self.endpoints |= {one.id: frozenset(server.id for server in one.servers) for one in plan.profiles}
         self.timers: Timers[TimerKey] = Timers()
         self.now = float("-inf")
         self.out: list[Effect] = []

@@ -16,6 +16,7 @@ from ..jsonrpc.envelope import Frame
 if TYPE_CHECKING:
     from .exchange import Exchange, Reply
     from .link import Link
+    from .listen_filter import ListenFilter
     from .session import PendingQuestion, Session
 
 
@@ -180,6 +181,24 @@ class TaskDirectory(Protocol):
         Args:
             legs: the servers that its client may see, each with the public name of the session's leg, or "".
         """
+
+
+class FileDirectory(Protocol):
+    """The files of all servers, as a profile asks for them. Implemented by `files.Files`."""
+
+    def server_of(self, session: Session, uri: str) -> str:
+        """Returns the server of an artifact of the client of a session with a profile.
+
+        Raises:
+            RemoteProtocolError: there is none that the client may read. It says what became of it.
+        """
+
+    def entries_of(self, session: Session) -> Mapping[str, bytes] | None:
+        """Returns the entries of the artifacts of such a session in `resources/list`, by URI; None if its servers never
+        have any."""
+
+    def granted(self, session: Session, wanted: ListenFilter) -> ListenFilter:
+        """Returns the part of a subscription of such a session that is about artifacts."""
 
 
 class TaskKeeper(Protocol):

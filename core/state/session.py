@@ -18,7 +18,7 @@ share. It is accepted and confirmed at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ..base.budget import UNCOUNTED_MAX_BYTES, OwnerUse, Share
@@ -158,6 +158,20 @@ def _counted_bytes(exchange: Exchange) -> int:
     return size_bytes + REQUEST_BYTES if is_counted else 0
 
 
+class ProfileLeg(NamedTuple):
+    """The part of a session with one server of a profile that is of the session with the profile.
+
+    Attributes:
+        sid: the public name of the session with the profile.
+        profile: the id of the profile.
+        tool_shown: returns the name that clients have for a tool of the server.
+    """
+
+    sid: str
+    profile: str
+    tool_shown: Callable[[str], str]
+
+
 class Session(Machine[SessionState, SessionInput]):
     """The state of one session.
 
@@ -185,7 +199,7 @@ class Session(Machine[SessionState, SessionInput]):
         sees_hidden: it is the driver's own, and sees the names that the plan hides from clients.
         is_own: it is the driver's own, and sees the task abilities the server declared.
         is_brief: it is the driver's own, and only learns who the server is, see `PipeOpening`.
-        is_leg: it is one with a server of a profile, whose clients are shown what any of its servers can do.
+        leg: set if it is a session with one server of a profile.
         headers: the headers of the client's latest HTTP request that go on to the server.
         affinity: the common properties of its requests, if its client has no sessions.
         is_stateless: its client has no sessions.
@@ -218,12 +232,12 @@ class Session(Machine[SessionState, SessionInput]):
         "held",
         "id",
         "is_brief",
-        "is_leg",
         "is_own",
         "is_stateless",
         "kept_bytes",
         "last_question",
         "last_stream",
+        "leg",
         "level",
         "listens",
         "opener",
@@ -267,7 +281,7 @@ class Session(Machine[SessionState, SessionInput]):
         sees_hidden: bool = False,
         is_own: bool = False,
         is_brief: bool = False,
-        is_leg: bool = False,
+        leg: ProfileLeg | None = None,
     ) -> None:
         super().__init__(SessionState.OPENING)
         self.id = id
@@ -287,7 +301,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.sees_hidden = sees_hidden
         self.is_own = is_own
         self.is_brief = is_brief
-        self.is_leg = is_leg
+        self.leg = leg
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}
@@ -311,6 +325,20 @@ class Session(Machine[SessionState, SessionInput]):
         self.adopted = 0
         self.passing = 0
         self.grants: Grants | None = None
+
+    @property
+    def is_leg(self) -> bool:
+        """True for a session with a server of a profile, whose clients are shown what any of its servers can do."""
+        return self.leg is not None
+
+    @property
+    def files_sid(self) -> str:
+        """The public name of the session that its files are of: those of a profile are of the session with that."""
+        return self.sid if self.leg is None else self.leg.sid
+
+    def tool_shown(self, name: str) -> str:
+        """Returns the name that its client has for a tool of its server."""
+        return name if self.leg is None else self.leg.tool_shown(name)
 
     def receive_grants(self, grants: Grants) -> None:
         """Takes the grants of a request: its client may have another token now."""

@@ -2,8 +2,8 @@
 
 A peer says something with an active verb (`asks`, `answers`, `notifies`, `dies`) and expects something with a passive
 one (`is_asked`, `is_answered`, `is_notified`, `is_closed`). Everything that the engine orders has to be expected before
-anybody says anything else, in its order for each peer; `on=` names one channel of a peer instead. Flow control, records
-in storage, the report of closed channels and the 202 for messages that ask nothing are automatic.
+anybody says anything else, in its order for each peer; `on=` names one channel of a peer instead. Flow control, what
+is stored, the report of closed channels and the 202 for messages that ask nothing are automatic.
 """
 
 from __future__ import annotations
@@ -23,29 +23,55 @@ from isthmus.core import (
     Cause,
     ChannelId,
     Close,
+    Collect,
+    Collected,
+    CollectedFile,
     Decide,
     Delete,
     Denied,
     Dial,
     Effect,
     End,
+    Fetch,
+    Fetched,
+    FileSource,
     Join,
     Kind,
     Limits,
     Listen,
     Load,
     Loaded,
+    Materialize,
+    Materialized,
     Plan,
     Post,
     Save,
     Saved,
+    SeenFile,
     Send,
     ServerPlan,
+    Sighting,
     Spawn,
+    Survey,
+    Surveyed,
     Target,
 )
 
 DONE: Final = Cause(End.DONE)
+
+
+def _of_files(order: Materialize | Survey | Collect | Fetch) -> Materialized | Surveyed | Collected | Fetched:
+    """Returns the answer of a storage in which all files are, each with the content "hello"."""
+    if isinstance(order, Materialize):
+        return Materialized(f"/w/{order.workspace}/{order.folder}/{order.filename}")
+    if isinstance(order, Fetch):
+        return Fetched(b"hello")
+    if isinstance(order, Survey):
+        return Surveyed(tuple(Sighting(files=(SeenFile(paths[0], 5, "s"),)) for paths in order.named))
+    paths = [source.candidates[0] for source in order.sources if isinstance(source, FileSource)]
+    return Collected(
+        tuple(CollectedFile(path=path, filename=path.rpartition("/")[2], size_bytes=5, head=b"hello") for path in paths)
+    )
 
 
 @dataclass(frozen=True)
@@ -181,6 +207,8 @@ class Dialogue:
             if isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
+        if isinstance(order, Materialize | Survey | Collect | Fetch):
+            return self.engine.receive_answer(order.ticket, _of_files(order), self.now)
         return []
 
     def _dial(self, order: Dial) -> list[Effect]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 from expected_values import Containing
 from isthmus.core import (
@@ -21,6 +22,7 @@ from isthmus.core import (
     Post,
     PostOpening,
     ServerPlan,
+    UploadOpening,
 )
 from isthmus.core.base.grants import Grants
 from isthmus.core.wire.http.mcp_headers import headers_for
@@ -249,6 +251,15 @@ class Client(Peer):
             self.hangs_up(request)
         else:
             super().cancels(request)
+
+    def uploads(self, link: str, *names: str) -> list[str]:
+        """Sends files to an upload link. Returns their handles."""
+        url = urlsplit(link)
+        opening = UploadOpening(url.path.rpartition("/")[2], dict(parse_qsl(url.query)), session=self.session)
+        channel = self.opens(opening)
+        body = {"files": [{"filename": name, "size_bytes": 5, "sha256": "ab" * 32} for name in names]}
+        self.play.happens(self.play.engine.receive_message, channel, json.dumps(body).encode())
+        return list(self.play.expects(self, "is answered", Containing({"count": len(names)})).what["upload_handles"])
 
     def hangs_up(self, on: Any = None) -> None:
         channel = self.pipe if on is None else on.channel if isinstance(on, Request) else on

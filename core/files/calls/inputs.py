@@ -16,6 +16,7 @@ from ...base.storage import Fetch, Fetched, Materialize, Materialized, StorageAn
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
 from ...state.tool_hints import Hints
+from ..store.owners import user_of
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
@@ -63,7 +64,7 @@ class Inputs:
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
-        helper = offers.helper_name(server.id)
+        helper = job.link.session_of(job.exchange).tool_shown(offers.helper_name(server.id))
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
         references = arguments.find_references(params, job.consumers, helper=helper)
@@ -97,10 +98,10 @@ class Inputs:
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
-        whose = session.server, session.sid, session.principal
-        entry = self._file_store.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+        user = user_of(self._context, session)
+        entry = self._file_store.find(user, of_sid=found.sid, id=found.id, kind=found.kind)
         if entry is None:
-            gone = self._file_store.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+            gone = self._file_store.gone(user, of_sid=found.sid, id=found.id, kind=found.kind)
             why = gone or "it has expired, or belongs to another session"
             if found.kind == "artifact":
                 again = "Call the tool that made it again, or upload the file."

@@ -9,7 +9,7 @@ unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -37,18 +37,23 @@ def helper_name(server_id: str) -> str:
 # --- tools/list -----------------------------------------------------------------------------------------------------
 
 
-def extend_tools(result: bytes, server: ServerPlan, *, is_first_page: bool, offers_uploads: bool) -> bytes:
+def extend_tools(
+    result: bytes, server: ServerPlan, shown: Callable[[str], str], *, is_first_page: bool, offers_uploads: bool
+) -> bytes:
     """Returns a page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take
     files.
 
     A tool of the server that has the helper's name is left out: calls by that name would not reach it.
+
+    Args:
+        shown: returns the name that clients have for a tool of the server.
     """
     array = take(result, readable_members(result).get("tools"))
     if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
         return result
     helper = helper_name(server.id)
     tools = readable_elements(array)
-    kept = [_noted(tool, server, helper) for tool in tools if _name(tool) != helper]
+    kept = [_noted(tool, server, shown(helper)) for tool in tools if _name(tool) != helper]
     if is_first_page:
         kept.insert(0, _helper_entry(helper, server.id))
     return result if kept == tools else set_member(result, "tools", b"[" + b",".join(kept) + b"]")
@@ -188,6 +193,7 @@ def announced_problem(arguments: bytes | None, max_file_bytes: int) -> str | Non
 def upload_offer(
     *,
     server_id: str,
+    tool: str,
     upload_url: str,
     sid: str,
     ttl_seconds: int,
@@ -195,13 +201,18 @@ def upload_offer(
     sha256_required: bool,
     max_files: int,
 ) -> bytes:
-    """Returns the result of the helper tool, its structured content also as text. `upload_url` is signed already."""
+    """Returns the result of the helper tool, its structured content also as text.
+
+    Args:
+        tool: the name that the client has for it.
+        upload_url: signed already.
+    """
     hashes = (' -F "sha256=<hex of file 1>"', ' -F "sha256=<hex of file 2>"') if sha256_required else ("", "")
     command = f'curl -sS -X POST "{_quotable(upload_url)}" -H "Mcp-Session-Id: {sid}"'
     first, second = (f' -F "file=@/path/to/file{n}"{digest}' for n, digest in zip("12", hashes, strict=True))
     offer = {
         "server_id": server_id,
-        "tool_name": helper_name(server_id),
+        "tool_name": tool,
         "upload_url": upload_url,
         "method": "POST",
         "headers": {"Mcp-Session-Id": sid},

@@ -218,7 +218,7 @@ class Outputs:
 
     def _join(self, job: FileCall, aid: str) -> None:
         """Adds an artifact that another call made of the same file to this call."""
-        record = self._file_store.find_artifact(job.link.session_of(job.exchange).sid, aid)
+        record = self._file_store.find_artifact(job.link.session_of(job.exchange).files_sid, aid)
         if record is not None:
             job.add_artifact(record)
 
@@ -255,7 +255,7 @@ class Outputs:
             return
         blobs = tuple(self._context.mint() for _ in sources)
         session = job.link.session_of(job.exchange)
-        room = self._file_store.room(session.sid)
+        room = self._file_store.room(session.files_sid)
 
         def late(answer: StorageAnswer) -> None:
             for blob, file in zip(blobs, answer.files if isinstance(answer, Collected) else (), strict=False):
@@ -295,8 +295,8 @@ class Outputs:
                     self._note_problem(job, file.problem, source)
                 continue
             is_twice = bool(file.path) and file.path in seen
-            has_slot = self._file_store.artifact_slots(session.sid) > 0
-            is_over_limit = not has_slot or file.size_bytes > self._file_store.room(session.sid)
+            has_slot = self._file_store.artifact_slots(session.files_sid) > 0
+            is_over_limit = not has_slot or file.size_bytes > self._file_store.room(session.files_sid)
             if job.is_over or is_twice or is_over_limit:
                 self._context.order(Discard(blob=blob))
                 if is_over_limit and not is_twice:
@@ -305,7 +305,7 @@ class Outputs:
             seen.add(file.path)
             record = self._record(outcome, blob, file)
             job.add_artifact(record)
-            taken.append((record, self._file_store.hold(session.sid, file.size_bytes, artifacts=1), source))
+            taken.append((record, self._file_store.hold(session.files_sid, file.size_bytes, artifacts=1), source))
         if job.is_over:
             return
         job.expect_answer()  # keeps the call waiting until all orders are given
@@ -330,7 +330,7 @@ class Outputs:
         mime_type = mime_type_of(name, file.head, None)
         return StoredArtifact(
             server=session.server,
-            sid=session.sid,
+            sid=session.files_sid,
             aid=aid,
             principal=session.principal,
             blob=blob,
@@ -382,7 +382,7 @@ class Outputs:
         entry = job.known_files.find(source.path)
         if entry is None or not entry.aid or entry.stamp != source.stamp or entry.number <= job.begun_after:
             return None
-        return self._file_store.find_artifact(job.link.session_of(job.exchange).sid, entry.aid)
+        return self._file_store.find_artifact(job.link.session_of(job.exchange).files_sid, entry.aid)
 
     def _undo(self, job: FileCall, record: StoredArtifact) -> None:
         job.remove_artifact(record)

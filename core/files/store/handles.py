@@ -179,6 +179,7 @@ class Grant(NamedTuple):
         is_bearer: the link is valid whether or not the session is alive; any client that has it may upload, and use
             the file.
         owner: the owner of the session that issued it, see `core.base.budget`.
+        tool: the name that the client has for the tool that gave it; "" for the one that the server's clients see.
     """
 
     server: str
@@ -187,6 +188,7 @@ class Grant(NamedTuple):
     principal: str = ""
     is_bearer: bool = False
     owner: str = ""
+    tool: str = ""
 
 
 class Nonces:
@@ -212,6 +214,7 @@ class Nonces:
         principal: str = "",
         is_bearer: bool = False,
         owner: str = "",
+        tool: str = "",
     ) -> str:
         """Returns a fresh nonce for one link. At a bound, the oldest unused link is dropped for it."""
         nonce = mint(entropy)
@@ -223,7 +226,7 @@ class Nonces:
             self._drop_oldest(of_owner)
         elif len(self._grants) >= NONCES_MAX:
             self._drop_oldest(list(self._grants))
-        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer, owner)
+        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer, owner, tool)
         return nonce
 
     def _drop_oldest(self, nonces: list[str]) -> None:

@@ -24,8 +24,9 @@ from ...state.records import FileEnds, FileKind, FileStatus, StoredArtifact, Sto
 from . import handles
 from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
+from .owners import FileUser, Owner
 from .quota import Reservation, StorageQuota
-from .tombstones import Ending, Owner, Tombstones
+from .tombstones import Ending, Tombstones
 
 __all__ = [
     "FileStore",
@@ -259,28 +260,16 @@ class FileStore:
     # --- Use ------------------------------------------------------------------------------------------------------
 
     @overload
-    def find(
-        self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: Literal["upload"]
-    ) -> UploadEntry | None: ...
+    def find(self, user: FileUser, *, of_sid: str, id: str, kind: Literal["upload"]) -> UploadEntry | None: ...
     @overload
-    def find(
-        self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: Literal["artifact"]
-    ) -> ArtifactEntry | None: ...
+    def find(self, user: FileUser, *, of_sid: str, id: str, kind: Literal["artifact"]) -> ArtifactEntry | None: ...
     @overload
-    def find(
-        self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind
-    ) -> StoredEntry | None: ...
-    def find(
-        self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind
-    ) -> StoredEntry | None:
-        """Returns the file `id` that was stored in session `of_sid`, if the client of session `sid` may use it.
-
-        It may if the file has the same server and principal, and is of the same session or of none that could still
-        tell its clients apart: of a client without sessions, or of an earlier run. Finding a file counts as use: an
-        upload's lifetime starts anew.
-        """
+    def find(self, user: FileUser, *, of_sid: str, id: str, kind: FileKind) -> StoredEntry | None: ...
+    def find(self, user: FileUser, *, of_sid: str, id: str, kind: FileKind) -> StoredEntry | None:
+        """Returns the file `id` that was stored in session `of_sid`, if `user` may use it (`FileUser.may_use`). Finding
+        a file counts as use: an upload's lifetime starts anew."""
         entry = self._alive(kind, of_sid, id)
-        if entry is None or not self._may_use(_owner(entry), server, sid, principal):
+        if entry is None or not user.may_use(_owner(entry), self._is_live):
             return None
         self._use(entry)
         return entry
@@ -292,11 +281,11 @@ class FileStore:
             self._use(entry)
         return entry
 
-    def gone(self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind) -> str | None:
+    def gone(self, user: FileUser, *, of_sid: str, id: str, kind: FileKind) -> str | None:
         """Returns what became of a file that `find` would have found, such as "it expired 3 minutes ago". None if there
         never was one, or this client may not know."""
         found = self._tombstones.find(kind, of_sid, id, self._context.now)
-        if found is None or not self._may_use(found[0], server, sid, principal):
+        if found is None or not user.may_use(found[0], self._is_live):
             return None
         return found[1]
 
@@ -345,11 +334,6 @@ class FileStore:
             self._drop(entry, Ending.EXPIRED)
             return None
         return entry
-
-    def _may_use(self, owner: Owner, server: str, sid: str, principal: str) -> bool:
-        if owner.server != server or owner.principal != principal:
-            return False
-        return owner.sid == sid or owner.is_bearer or (owner.is_restored and not self._is_live(owner.sid))
 
     def _use(self, entry: StoredEntry) -> None:
         self._uses += 1

@@ -6,6 +6,7 @@ import enum
 from typing import NamedTuple
 
 from ...state.records import FileKind
+from .owners import Owner
 
 
 class Ending(enum.Enum):
@@ -21,21 +22,6 @@ _PHRASES = {
     Ending.DELETED: "an operator deleted it {ago}",
     Ending.CLOSED: "it ended with its session {ago}",
 }
-
-
-class Owner(NamedTuple):
-    """The owner of a file.
-
-    Attributes:
-        is_bearer: stored for a client without sessions.
-        is_restored: stored by an earlier run.
-    """
-
-    server: str
-    principal: str
-    sid: str
-    is_bearer: bool
-    is_restored: bool
 
 
 class _Tombstone(NamedTuple):

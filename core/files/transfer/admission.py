@@ -84,9 +84,9 @@ class UploadAdmission:
             return Refusal(404, "unknown_server", f"there is no server {server_id!r}")
         if not self._context.plan.uploads_enabled or not server.takes_uploads:
             return Refusal(403, "uploads_disabled", f"server {server.id!r} takes no uploads")
-        helper = offers.helper_name(server.id)
         nonce = handles.nonce_of(query)
         grant = None if nonce is None else self._nonces.find(nonce)
+        helper = offers.helper_name(server.id) if grant is None else grant.tool or offers.helper_name(server.id)
         if nonce is None or grant is None:
             text = f"this link is not valid, or was used already: call the tool {helper} for a new one"
             return Refusal(403, "bad_credential", text)

@@ -57,7 +57,7 @@ def test_the_helper_is_named_after_its_server(server_id: str, name: str) -> None
 
 def test_the_helper_comes_first_on_the_first_page() -> None:
     page = json.dumps({"tools": [tool("x", {"type": "object"})], "nextCursor": "c"}).encode()
-    extended = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))
+    extended = json.loads(extend_tools(page, server("p"), str, is_first_page=True, offers_uploads=True))
     helper, other = extended["tools"]
     assert other["name"] == "x"
     assert extended["nextCursor"] == "c"
@@ -71,7 +71,7 @@ def test_the_helper_comes_first_on_the_first_page() -> None:
     jsonschema.validate({"filename": "a", "size_bytes": 1, "sha256": "00"}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"other": 1}, schema)
-    assert extend_tools(page, server("p"), is_first_page=False, offers_uploads=True) == page
+    assert extend_tools(page, server("p"), str, is_first_page=False, offers_uploads=True) == page
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_helper_comes_first_on_the_first_page() -> None:
 )
 def test_tools_that_take_files_get_a_note(path: str, schema: dict[str, object], where: list[str]) -> None:
     page = json.dumps({"tools": [tool("up", schema, description="Uploads.")]}).encode()
-    extended = json.loads(extend_tools(page, server(path), is_first_page=False, offers_uploads=True))["tools"][0]
+    extended = json.loads(extend_tools(page, server(path), str, is_first_page=False, offers_uploads=True))["tools"][0]
     assert extended["description"].startswith("Uploads.\n\n")
     assert "files_1_get_upload_url" in extended["description"]
     noted, plain = extended["inputSchema"], json.loads(json.dumps(schema))
@@ -122,14 +122,14 @@ def test_tools_that_take_files_get_a_note(path: str, schema: dict[str, object], 
 )
 def test_a_schema_without_the_argument_stays(schema: object) -> None:
     page = json.dumps({"tools": [tool("up", schema)]}).encode()
-    extended = json.loads(extend_tools(page, server("path"), is_first_page=False, offers_uploads=True))["tools"][0]
+    extended = json.loads(extend_tools(page, server("path"), str, is_first_page=False, offers_uploads=True))["tools"][0]
     assert extended["inputSchema"] == schema
     assert "files_1_get_upload_url" in extended["description"]
 
 
 def listed(server: ServerPlan, *tools: object) -> list[dict[str, Any]]:
     page = json.dumps({"tools": tools}).encode()
-    extended = json.loads(extend_tools(page, server, is_first_page=False, offers_uploads=True))["tools"]
+    extended = json.loads(extend_tools(page, server, str, is_first_page=False, offers_uploads=True))["tools"]
     assert isinstance(extended, list)
     return extended
 
@@ -198,9 +198,9 @@ def test_with_adapters_alone_no_other_tool_is_noted() -> None:
 def test_without_adapters_the_helper_is_offered() -> None:
     plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
     page = b'{"tools":[{"name":"x"}]}'
-    extended = json.loads(extend_tools(page, plan, is_first_page=True, offers_uploads=True))["tools"]
+    extended = json.loads(extend_tools(page, plan, str, is_first_page=True, offers_uploads=True))["tools"]
     assert [entry["name"] for entry in extended] == ["files_1_get_upload_url", "x"]
-    assert extend_tools(page, plan, is_first_page=True, offers_uploads=False) == page
+    assert extend_tools(page, plan, str, is_first_page=True, offers_uploads=False) == page
 
 
 def test_an_adapter_comes_before_automatic_notes() -> None:
@@ -229,7 +229,7 @@ ODD_TOOL = st.sampled_from(
 def test_other_tools_keep_their_bytes(before: list[bytes], after: list[bytes], is_first_page: bool) -> None:
     taking = b'{"x":1.0,"name":"up","inputSchema":{"y":1e0,"properties":{"p":{"z":-0}}}}'
     page = b'{"tools":[%b],"nextCursor": "\\u0041"}' % b" , ".join([*before, taking, *after])
-    extended = extend_tools(page, server("p"), is_first_page=is_first_page, offers_uploads=True)
+    extended = extend_tools(page, server("p"), str, is_first_page=is_first_page, offers_uploads=True)
     array = take(extended, members(extended)["tools"])
     assert array is not None
     tools = [array[start:stop] for start, stop in elements(array)][is_first_page:]
@@ -241,19 +241,19 @@ def test_other_tools_keep_their_bytes(before: list[bytes], after: list[bytes], i
 
 @pytest.mark.parametrize("page", [b"5", b"{}", b'{"tools":5}', b'{"tools":[],"tools":[]}', b""])
 def test_a_page_that_cannot_be_added_to_stays(page: bytes) -> None:
-    assert extend_tools(page, server("p"), is_first_page=True, offers_uploads=True) == page
+    assert extend_tools(page, server("p"), str, is_first_page=True, offers_uploads=True) == page
     assert extend_resources(b'{"resources":5}', [b"{}"]) == b'{"resources":5}'
 
 
 def test_without_uploads_tools_stay_as_they_are() -> None:
     page = b'{"tools":[{"name":"up"}]}'
-    assert extend_tools(page, server("p"), is_first_page=True, offers_uploads=False) == page
-    assert extend_tools(page, server(), is_first_page=True, offers_uploads=True) == page
+    assert extend_tools(page, server("p"), str, is_first_page=True, offers_uploads=False) == page
+    assert extend_tools(page, server(), str, is_first_page=True, offers_uploads=True) == page
 
 
 def test_an_upstream_tool_of_the_helpers_name_is_not_listed_twice() -> None:
     page = b'{"tools":[{"name":"files_1_get_upload_url","x":1},{"name":"a"}]}'
-    extended = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))
+    extended = json.loads(extend_tools(page, server("p"), str, is_first_page=True, offers_uploads=True))
     assert [entry["name"] for entry in extended["tools"]] == ["files_1_get_upload_url", "a"]
     assert "x" not in extended["tools"][0]
 
@@ -263,7 +263,8 @@ def test_an_upstream_tool_of_the_helpers_name_is_not_listed_twice() -> None:
 
 def offer(url: str = "http://127.0.0.1:8932/upload/files-1?a=1&b=2", *, sha256_required: bool = False) -> bytes:
     return upload_offer(
-        server_id="files-1", upload_url=url, sid=SID, ttl_seconds=120, max_file_bytes=52428800,
+        server_id="files-1",
+        tool=helper_name("files-1"), upload_url=url, sid=SID, ttl_seconds=120, max_file_bytes=52428800,
         sha256_required=sha256_required, max_files=32,
     )  # fmt: skip
 
@@ -467,7 +468,7 @@ def test_an_announced_file_that_cannot_be_sent_is_a_problem(arguments: bytes | N
 
 def test_the_schema_and_description_of_the_helper() -> None:
     page = b'{"tools":[]}'
-    (helper,) = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))["tools"]
+    (helper,) = json.loads(extend_tools(page, server("p"), str, is_first_page=True, offers_uploads=True))["tools"]
     properties = helper["inputSchema"]["properties"]
     assert all(each.pop("description") for each in properties.values())
     assert helper["inputSchema"] == {
@@ -518,7 +519,8 @@ def test_the_offer_says_how_many_files_and_whether_hashes_are_required(
 ) -> None:
     offered = json.loads(
         upload_offer(
-            server_id="s", upload_url="http://h/u", sid=SID, ttl_seconds=9, max_file_bytes=1,
+            server_id="s",
+        tool=helper_name("s"), upload_url="http://h/u", sid=SID, ttl_seconds=9, max_file_bytes=1,
             sha256_required=is_required, max_files=max_files,
         )
     )["structuredContent"]  # fmt: skip

@@ -13,6 +13,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
+from isthmus.core.files.store.owners import FileUser
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import StoredArtifact, StoredUpload
@@ -33,7 +34,7 @@ LIVE = {"one", "two", "three"}
 
 def find_upload(file_store: FileStore, server: str, uid: str) -> object:
     """The upload of session `one`, as a client of that session finds it."""
-    return file_store.find(server, "one", "", of_sid="one", id=uid, kind="upload")
+    return file_store.find(FileUser(frozenset({server}), "one", ""), of_sid="one", id=uid, kind="upload")
 
 
 def made(eviction: Eviction = Eviction.UPLOADS_FIRST, live: set[str] | None = None) -> tuple[Context, FileStore]:
@@ -104,12 +105,16 @@ def found(
     file_store: FileStore, record: StoredUpload | StoredArtifact, sid: str = "one", **other: str
 ) -> StoredEntry | None:
     server, principal = other.get("server", "files"), other.get("principal", "")
-    return file_store.find(server, sid, principal, of_sid=record.sid, id=record.id, kind=record.kind)
+    return file_store.find(
+        FileUser(frozenset({server}), sid, principal), of_sid=record.sid, id=record.id, kind=record.kind
+    )
 
 
 def gone(file_store: FileStore, record: StoredUpload | StoredArtifact, sid: str = "one", **other: str) -> str | None:
     server, principal = other.get("server", "files"), other.get("principal", "")
-    return file_store.gone(server, sid, principal, of_sid=record.sid, id=record.id, kind=record.kind)
+    return file_store.gone(
+        FileUser(frozenset({server}), sid, principal), of_sid=record.sid, id=record.id, kind=record.kind
+    )
 
 
 # --- Lifetimes --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
+from isthmus.core.files.store.owners import FileUser
 from isthmus.core.files.store.store import FileStore, Reservation
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import FileKind, StoredArtifact, StoredUpload
@@ -238,8 +239,12 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data(), principal=st.sampled_from(PRINCIPALS))
     def use(self, data: st.DataObject, principal: str) -> None:
         file, sid = data.draw(st.sampled_from(self.files[-20:])), data.draw(st.sampled_from(self.live))
-        found = self.file_store.find("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
-        gone = self.file_store.gone("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
+        found = self.file_store.find(
+            FileUser(frozenset({"files"}), sid, principal), of_sid=file.sid, id=file.id, kind=file.kind
+        )
+        gone = self.file_store.gone(
+            FileUser(frozenset({"files"}), sid, principal), of_sid=file.sid, id=file.id, kind=file.kind
+        )
         is_theirs = self.may_use(file, sid, principal)
         assert (found is not None) == (is_theirs and not file.gone)
         is_known = is_theirs and file.gone and file.gone_at + TOMBSTONE_S > self.now

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.files.store.owners import FileUser
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import StoredArtifact, StoredUpload
@@ -58,11 +59,17 @@ def artifact(aid: str) -> StoredArtifact:
     )
 
 
+USER = FileUser(frozenset({"files"}), "s", "")
 FINDERS: dict[str, tuple[str, Callable[[FileStore], object]]] = {
-    "find an upload": ("u", lambda file_store: file_store.find("files", "s", "", of_sid="s", id="u", kind="upload")),
+    "find an upload": (
+        "u",
+        lambda file_store: file_store.find(USER, of_sid="s", id="u", kind="upload"),
+    ),
     "find an artifact": (
         "a",
-        lambda file_store: file_store.find("files", "s", "", of_sid="s", id="a", kind="artifact"),
+        lambda file_store: file_store.find(
+            FileUser(frozenset({"files"}), "s", ""), of_sid="s", id="a", kind="artifact"
+        ),
     ),
     "find any, an upload": ("u", lambda file_store: file_store.find_any("s", "u")),
     "find any, an artifact": ("a", lambda file_store: file_store.find_any("s", "a")),
