@@ -34,6 +34,7 @@ from .endpoints.fast_path import ANSWERING_ROLES
 from .features import features_of, plan_for
 from .jsonrpc import envelope
 from .profiles.router import profile_routers, timers_of
+from .profiles.services import Services
 from .routing.router import UPSTREAM_ROLES, Router
 from .state.context import ChannelRole, Context
 from .state.exchange import ExchangeKey
@@ -102,16 +103,17 @@ class Engine:
         self._tasks, self._files, self._features = features.tasks, features.files, features.present
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
         visits = None if features.questions is None else features.questions.url_elicitation
-        routers = profile_routers(
-            context,
-            storage_orders,
-            downstream,
-            router,
-            subscriptions.client_listens,
-            features.tasks,
-            features.files,
-            visits,
+        services = Services(
+            router=router,
+            downstream=downstream,
+            storage_orders=storage_orders,
+            client_listens=subscriptions.client_listens,
+            advertised=upstream.tool_discovery.advertised,
+            tasks=features.tasks,
+            files=features.files,
+            visits=visits,
         )
+        routers = profile_routers(context, services)
 
         def router_of(endpoint: str) -> SessionRouter:
             return routers.get(endpoint, router)

@@ -17,10 +17,10 @@ from ..bridge import request_meta, task_support
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members
+from ..state.advertised import Advertised
 from ..state.context import Context
 from ..state.session import Audience, Session
 from ..upstream.era_detection import ServerEra
-from ..wire.http.param_headers import Mirror
 from .affinity_table import AffinityTable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class KnownClients:
     """The table of remembered clients.
 
     Args:
-        mirrors: the arguments that clients were told to repeat in headers, by audience and tool.
+        advertised: the arguments that clients were told to repeat in headers.
         by_affinity: the sessions of clients without sessions.
     """
 
@@ -62,13 +62,13 @@ class KnownClients:
         self,
         context: Context,
         server_eras: Mapping[str, ServerEra],
-        mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
+        advertised: Advertised,
         deferred_questions: DeferredQuestions,
         by_affinity: AffinityTable,
     ) -> None:
         self._context = context
         self._server_eras = server_eras
-        self._mirrors = mirrors
+        self._advertised = advertised
         self._deferring = deferred_questions
         self._by_affinity = by_affinity
         self._known: dict[
@@ -108,8 +108,8 @@ class KnownClients:
     def has_mirrors(self, known: KnownClient, tool: str) -> bool:
         """True if the client was told to repeat arguments of the tool in headers."""
         affinity = known.session.affinity
-        advertised = None if affinity is None else self._mirrors.get(affinity.audience)
-        return advertised is not None and bool(advertised.get(tool))
+        told = None if affinity is None else self._advertised.of(affinity.audience)
+        return told is not None and bool(told.get(tool))
 
     def says_all(self, server: str) -> bool:
         """True if the server is told the client's capabilities with each request, so that one session serves clients of

@@ -95,12 +95,12 @@ class Stateless:
         self._url_elicitation = questions.url_elicitation
         self._deferred_questions = questions.deferred_questions
         self._server_eras = upstream.handshaker.server_eras
-        self._mirrors = upstream.tool_discovery.advertised
+        self._advertised = upstream.tool_discovery.advertised
         self._by_affinity = by_affinity = AffinityTable()
         self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
         self._undecided = UndecidedRequests(context, downstream)
         self.known = KnownClients(
-            context, self._server_eras, self._mirrors, questions.deferred_questions, self._by_affinity
+            context, self._server_eras, self._advertised, questions.deferred_questions, self._by_affinity
         )
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class Stateless:
         if plan is not None and plan.shown.overrides:
             raw = raw_params(plan, frame.method, frame.params)
         tool = envelope.text_of(envelope.member_of(raw, "name"))
-        known = self._mirrors.get(audience_of(opening))
+        known = self._advertised.of(audience_of(opening))
         return None if known is None or tool is None else known.get(tool, ())
 
     # --- Cancellation -----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ..bridge.capabilities import fingerprint
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members, set_member, take
+from ..state.advertised import Advertised
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.ports import FileDirectory
@@ -115,6 +116,7 @@ class Lists:
     Args:
         legs: opens legs to servers.
         files: the files of all servers; None if this copy has none.
+        advertised: the arguments that clients are told to repeat in headers.
         shows: returns whether a server exists for a caller with these grants.
         changed: tells the client of a session that a list has changed, by the method of the notification.
     """
@@ -127,6 +129,7 @@ class Lists:
         view: ProfileView,
         legs: Legs,
         files: FileDirectory | None,
+        advertised: Advertised,
         shows: Callable[[str, Grants], bool],
         changed: Callable[[Front, str], None],
     ) -> None:
@@ -136,6 +139,7 @@ class Lists:
         self._view = view
         self._legs = legs
         self._files = files
+        self._advertised = advertised
         self._shows = shows
         self._changed = changed
         self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
@@ -452,6 +456,8 @@ class Lists:
             entries |= artifacts or {}
         ttl_ms = None
         if session.is_stateless:
+            if method == "tools/list":
+                self._advertised.tell_of_tools(session, entries.values())
             ends = [one.expires_at for one in lists] if artifacts is None else []  # artifacts come at any time
             left_s = min(ends, default=self._context.now) - self._context.now
             ttl_ms = INCOMPLETE_TTL_MS if absent else max(int(left_s * 1000), 0)

@@ -23,7 +23,6 @@ from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge.discovery import introduction
 from ..bridge.request_name import name_in
 from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
-from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
@@ -33,10 +32,7 @@ from ..state.feature import TimerHandler
 from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.listen_filter import ListenFilter
-from ..state.ports import FileDirectory, SessionRouter, TaskDirectory
 from ..state.session import PendingQuestion, Session
-from ..state.storage_orders import StorageOrders
-from ..subscriptions.client_listens import ClientListens
 from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .listens import Listens
 from .lists import Lists
@@ -44,10 +40,11 @@ from .names import Route
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, Addressed, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
+from .services import Services
 from .snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from ..input_required.url_elicitation import UrlElicitation
+    pass
 
 OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 NO_VALUES = b'{"completion":{"values":[]}}'
@@ -55,35 +52,17 @@ NO_VALUES = b'{"completion":{"values":[]}}'
 
 
 class ProfileRouter:
-    """Routes the requests of all sessions with one profile (`SessionRouter`).
+    """Routes the requests of all sessions with one profile (`SessionRouter`)."""
 
-    Args:
-        router: routes the requests of sessions with one server.
-        storage_orders: for the lists that are stored.
-        tasks: the tasks of all servers; None if this copy has none.
-        files: the files of all servers; None if this copy has none.
-        visits: the calls that wait for a visit to a page; None if this copy has none.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        storage_orders: StorageOrders,
-        downstream: Downstream,
-        router: SessionRouter,
-        client_listens: ClientListens,
-        tasks: TaskDirectory | None,
-        files: FileDirectory | None,
-        visits: UrlElicitation | None,
-        profile: Profile,
-    ) -> None:
+    def __init__(self, context: Context, services: Services, profile: Profile) -> None:
+        downstream, router, tasks, files = services.downstream, services.router, services.tasks, services.files
         self._context = context
         self._sessions = downstream.sessions
         self._responder = downstream.responder
         self._router = router
         self._tasks = tasks
         self._files = files
-        self._visits = visits
+        self._visits = services.visits
         has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
         self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
         self._legs = Legs(
@@ -102,10 +81,11 @@ class ProfileRouter:
         self._lists = Lists(
             context,
             downstream.responder,
-            Snapshots(context, storage_orders, profile),
+            Snapshots(context, services.storage_orders, profile),
             self._view,
             self._legs,
             files,
+            services.advertised,
             self._shows,
             self._tell_change,
         )
@@ -113,7 +93,7 @@ class ProfileRouter:
         changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
         receive_change = self._lists.receive_change
         self._listens = Listens(
-            context, client_listens, self._legs, self._view.rewriter, files, receive_change, changing
+            context, services.client_listens, self._legs, self._view.rewriter, files, receive_change, changing
         )
         self._fronts: dict[str, Front] = {}
         self.timers: Mapping[str, TimerHandler] = {
@@ -469,23 +449,9 @@ def _is_handle(exchange: Exchange, result: bytes | None) -> bool:
         return False
 
 
-def profile_routers(
-    context: Context,
-    storage_orders: StorageOrders,
-    downstream: Downstream,
-    router: SessionRouter,
-    client_listens: ClientListens,
-    tasks: TaskDirectory | None,
-    files: FileDirectory | None,
-    visits: UrlElicitation | None,
-) -> dict[str, ProfileRouter]:
+def profile_routers(context: Context, services: Services) -> dict[str, ProfileRouter]:
     """Returns the router of each profile of the plan, by id."""
-    return {
-        profile.id: ProfileRouter(
-            context, storage_orders, downstream, router, client_listens, tasks, files, visits, profile
-        )
-        for profile in context.plan.profiles
-    }
+    return {profile.id: ProfileRouter(context, services, profile) for profile in context.plan.profiles}
 
 
 def timers_of(routers: Mapping[str, ProfileRouter]) -> dict[str, TimerHandler]:

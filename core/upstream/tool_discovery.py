@@ -19,11 +19,12 @@ from ..bridge.task_support import read_support
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
+from ..state.advertised import Advertised
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import Link
-from ..state.session import Audience, Session
-from ..wire.http.param_headers import Mirror, read_tools
+from ..state.session import Session
+from ..wire.http.param_headers import read_tools
 from .writer import UpstreamWriter
 
 NOTED_MAX: Final = 8
@@ -34,14 +35,13 @@ class ToolDiscovery:
     """The tool lists of all links.
 
     Attributes:
-        advertised: the marked arguments of tools that HTTP clients were shown, by audience and tool: their headers must
-            agree with the arguments. The audience that was shown a list longest ago is forgotten first.
+        advertised: the marked arguments of tools that HTTP clients were shown.
     """
 
     def __init__(self, context: Context, writer: UpstreamWriter) -> None:
         self._context = context
         self._writer = writer
-        self.advertised: dict[Audience, dict[str, tuple[Mirror, ...]]] = {}
+        self.advertised = Advertised(context.limits.audiences_max)
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """True if the list must be read before a request is sent, since its arguments may have to be mirrored."""
@@ -147,16 +147,12 @@ class ToolDiscovery:
             return result, []
         shown, mirrors, faults = read_tools(result)
         known = link.tools.learn_mirrors(mirrors, is_first=is_first, tools_max=self._context.limits.tools_known_max)
-        if session is not None and session.affinity is not None:
-            self.advertised.pop(session.affinity.audience, None)
-            self.advertised[session.affinity.audience] = known
-            if len(self.advertised) > self._context.limits.audiences_max:
-                del self.advertised[next(iter(self.advertised))]
+        if session is not None:
+            self.advertised.tell(session, known)
         return shown, faults
 
     def forget(self, link: Link) -> None:
         """Drops all that is known of a link's tools, since the list has changed."""
         link.tools.receive_change()
         for session in link.sessions.values():
-            if session.affinity is not None:
-                self.advertised.pop(session.affinity.audience, None)
+            self.advertised.forget(session)

@@ -18,10 +18,7 @@ V4: Final = "2025-11-25"
 V5: Final = "2026-07-28"
 V5_TASKS: Final = "2026-07-28 tasks"
 
-NOT_YET: Final[dict[Key, str]] = {
-    (V5, "server", "http-custom-header-server-validation", PROFILED): "a profile does not know yet which arguments of"
-    " the tools of its servers are repeated in headers",
-}
+NOT_YET: Final[dict[Key, str]] = {}
 """Features that Isthmus lacks. A line is deleted when Isthmus has the feature."""
 
 UNCHECKED: Final[dict[Key, str]] = {

@@ -17,6 +17,7 @@ from isthmus.core import (
     End,
     Era,
     GetOpening,
+    Headers,
     Kind,
     PipeOpening,
     Post,
@@ -150,6 +151,7 @@ class Client(Peer):
         self.shows(groups, scopes)
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
+        self.repeated: Headers = ()
         if down == "pipe":
             self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
 
@@ -172,6 +174,13 @@ class Client(Peer):
         found = next(each for each in self.play.undecided if (each.channel, each.method) == (channel, method))
         self.play.undecided.remove(found)
         return found
+
+    def asks(
+        self, method: str, params: Any = None, *, on: Any = None, id: Any = None, headers: Headers = ()
+    ) -> Request:
+        """Sends a request, over HTTP with further `Mcp-Param-…` headers."""
+        self.repeated = headers
+        return super().asks(method, params, on=on, id=id)
 
     def greets(self) -> Request:
         """Sends `initialize`."""
@@ -219,7 +228,7 @@ class Client(Peer):
                 self.session,
                 revision,
                 base_url="http://here",
-                mirrored=mirrored,
+                mirrored=(*mirrored, *self.repeated),
                 grants=self.grants,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)

@@ -313,6 +313,8 @@ class Client:
             raise Wrong(f"{self.mark} has to know that an earlier process was still ending: {frame}")
         if owed.settle is not None:
             owed.settle(owed, frame)
+        elif self.members and "cannot be called as a task" in str(frame.get("error")):
+            self.outcomes["task refused"] += 1  # a profile offers tasks if any of its servers may have them
         elif "error" in frame:
             self.outcomes["error"] += 1
             self.outcomes[f"error {frame['error'].get('code')}"] += 1

@@ -381,6 +381,7 @@ GOOD: Final = {
     "task completed",
     "task cancelled",
     "task of others",
+    "task refused",
     "grants allowed",
     "grants needs scopes",
     "grants hidden",

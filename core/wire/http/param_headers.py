@@ -72,7 +72,7 @@ def mirrors_of(input_schema: bytes) -> tuple[Mirror, ...]:
     Raises:
         RemoteProtocolError: an annotation breaks a rule; the message says where and which. Or the schema is not JSON.
     """
-    return _mirrors(_parse(input_schema)) if _may_be_annotated(input_schema) else ()
+    return _mirrors(_parse(input_schema)) if may_be_annotated(input_schema) else ()
 
 
 def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], list[str]]:
@@ -86,7 +86,7 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
         RemoteProtocolError: a member of the result occurs twice.
     """
     tools = member_of(result, "tools")
-    if tools is None or not tools.startswith(b"[") or not _may_be_annotated(tools):
+    if tools is None or not tools.startswith(b"[") or not may_be_annotated(tools):
         return result, {}, []
     kept: list[bytes] = []
     mirrored: dict[str, tuple[Mirror, ...]] = {}
@@ -95,7 +95,7 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
         tool = tools[span.start : span.stop]
         name = None
         try:
-            read = _parse(tool) if _may_be_annotated(tool) else None
+            read = _parse(tool) if may_be_annotated(tool) else None
             if isinstance(read, _Object):
                 name = next((value for key, value in read if key == "name" and isinstance(value, str)), None)
                 mirrors = _mirrors_of_tool(read)
@@ -111,7 +111,7 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
     return result, mirrored, dropped
 
 
-def _may_be_annotated(data: bytes) -> bool:
+def may_be_annotated(data: bytes) -> bool:
     """False if there certainly is no annotation: neither its key occurs nor an escape that could hide it. Spares the
     parsing of nearly every schema."""
     return b"x-mcp-header" in data or b"\\u" in data

@@ -10,6 +10,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
 from expected_values import Containing
 from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core.base.errors import HEADER_MISMATCH
 from isthmus.core.base.plan import AccessRule, AccessRules
 from isthmus.core.profiles.instructions import SERVER_MAX_CHARS
 
@@ -459,3 +460,30 @@ def test_a_client_without_sessions_calls_and_is_asked(era: Era) -> None:
     beta.answers(received, {"content": []} | (COMPLETE if era is Era.STATELESS else {}))
     alice.is_answered(again, Containing(COMPLETE))
     play.finish()
+
+
+def test_headers_for_marked_arguments_are_checked_once_a_client_was_shown_the_tool() -> None:
+    """The client is told to repeat arguments in headers, whatever its server is: so the two are compared here."""
+    _, alice, alpha, beta = meeting(era=Era.STATELESS)
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    params = {"name": "alpha__find", "arguments": {"region": "eu"}}
+    before = alice.asks("tools/call", params)
+    alpha.starts(able=CAN)
+    alpha.answers(alpha.is_asked("tools/call"), {"content": []})
+    alice.is_answered(before, ...)
+    listed = alice.asks("tools/list")
+    asked = alpha.is_asked("tools/list")
+    beta.starts(able=CAN)
+    others = beta.is_asked("tools/list")
+    give(alpha, asked, {"name": "find", "inputSchema": schema})
+    give(beta, others)
+    alice.is_answered(listed, ...)
+    refused = alice.asks("tools/call", params)
+    alice.is_answered(refused, error={"code": HEADER_MISMATCH, "message": Containing("Mcp-Param-Region")})
+    for region in ("us", "eu"):
+        call = alice.asks("tools/call", params, headers=(("mcp-param-region", region),))
+        if region == "us":
+            alice.is_answered(call, error=HEADER_MISMATCH)
+        else:
+            alpha.answers(alpha.is_asked("tools/call", params | {"name": "find"}), {"content": []})
+            alice.is_answered(call, ...)
