@@ -51,7 +51,7 @@ class Advertised:
         Raises:
             RemoteProtocolError: a tool cannot be read.
         """
-        marked = b",".join(filter(may_be_annotated, tools))
+        marked = b",".join(tool for tool in tools if may_be_annotated(tool))
         _, mirrors, _ = read_tools(b'{"tools":[%b]}' % marked)
         if mirrors:
             self.tell(session, mirrors)
