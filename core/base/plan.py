@@ -58,6 +58,10 @@ class Offer(enum.Enum):
     NEVER = "never"  # not even if the server has tasks of its own
 
 
+OURS: Final = (Offer.AUTO, Offer.ALWAYS)
+"""Offers under which the proxy itself makes tasks of calls, for servers without tasks."""
+
+
 class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for tasks of one server. Tasks are records: an engine offers them only if its driver has a storage.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from ..base.plan import Profile
+from ..base.plan import OURS, Profile, TaskRules
 from ..base.revisions import LATEST_MODERN, Features
 from ..bridge import task_support
 from ..search.answers import SURFACE
@@ -26,16 +27,17 @@ class ProfileView:
 
     Args:
         version: of this proxy.
-        has_tasks: its servers may have tasks, or the proxy makes tasks of their calls.
+        task_rules: those of its servers; none if this copy has no tasks.
 
     Raises:
         LocalProtocolError: the aliases of its servers cannot be used. The text has a line for each problem.
     """
 
-    def __init__(self, profile: Profile, version: str, *, has_tasks: bool) -> None:
+    def __init__(self, profile: Profile, version: str, task_rules: Sequence[TaskRules]) -> None:
         self.id = profile.id
         self.servers = tuple(server.id for server in profile.servers)
-        self.has_tasks = has_tasks
+        self.has_tasks = any(rules.are_offered for rules in task_rules)
+        self.has_tasks_everywhere = bool(task_rules) and all(rules.offer in OURS for rules in task_rules)
         self.list_wait_s = profile.list_wait_s
         aliases = Aliases({server.id: server.alias for server in profile.servers})
         self.instructions = Instructions(aliases)

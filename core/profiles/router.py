@@ -63,8 +63,8 @@ class ProfileRouter:
         self._tasks = tasks
         self._files = files
         self._visits = services.visits
-        has_tasks = tasks is not None and any(context.servers[one.id].tasks.are_offered for one in profile.servers)
-        self._view = ProfileView(profile, context.plan.version, has_tasks=has_tasks)
+        rules = () if tasks is None else [context.servers[one.id].tasks for one in profile.servers]
+        self._view = ProfileView(profile, context.plan.version, rules)
         self._legs = Legs(
             context,
             downstream.sessions,
@@ -89,7 +89,7 @@ class ProfileRouter:
             self._shows,
             self._tell_change,
         )
-        self._surface = SearchSurface(downstream.responder, self._view, self._lists, self._shows)
+        self._surface = SearchSurface(downstream.responder, self._view, self._lists, tasks, self._shows)
         changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
         receive_change = self._lists.receive_change
         self._listens = Listens(
@@ -266,12 +266,18 @@ class ProfileRouter:
         if exchange.method == "tasks/list":
             sids = {server: "" for server in self._view.servers if self._shows(server, grants)}
             sids |= {server: leg.session.sid for server, leg in front.legs.items() if server in sids}
+            sids[self._view.id] = session.sid
             exchange.step(ExchangeInput.PREPARED)
             exchange.receive_written(0, None)
             tasks.list_of(session, exchange, sids)
             return
-        server = self._server_of_task(session, task_id(exchange.params) or "", grants)
-        if server is None:
+        id = task_id(exchange.params) or ""
+        server = self._server_of_task(session, id, grants)
+        if tasks.server_of(session, id) == self._view.id:
+            exchange.step(ExchangeInput.PREPARED)
+            exchange.receive_written(0, None)
+            tasks.receive_request(session, exchange)
+        elif server is None:
             self._responder.fail(session, exchange, INVALID_PARAMS, UNKNOWN)
         else:
             self._send_to(front, exchange, server, exchange.params)

@@ -26,6 +26,7 @@ from ..search.answers import (
     error_result,
 )
 from ..state.exchange import Exchange
+from ..state.ports import TaskDirectory
 from .catalogues import Catalogues
 from .client_kind import ClientKind
 from .legs import Front, LegReply
@@ -42,15 +43,22 @@ class SearchSurface:
     """The tools by which clients of a profile find and call those of the servers.
 
     Args:
+        tasks: the tasks of all servers; None if this copy has none.
         shows: returns whether a server exists for a caller with these grants.
     """
 
     def __init__(
-        self, responder: Responder, view: ProfileView, lists: Lists, shows: Callable[[str, Grants], bool]
+        self,
+        responder: Responder,
+        view: ProfileView,
+        lists: Lists,
+        tasks: TaskDirectory | None,
+        shows: Callable[[str, Grants], bool],
     ) -> None:
         self._responder = responder
         self._view = view
         self._lists = lists
+        self._tasks = tasks
         self._shows = shows
         self._catalogues = Catalogues()
 
@@ -66,23 +74,26 @@ class SearchSurface:
             return params
         arguments = sole_member(params, "arguments") or b"{}"
         if name == SEARCH_TOOLS:
-            self._search(front, exchange, arguments)
+            if self._may_be_task(front, exchange):
+                self._search(front, exchange, arguments)
             return None
         try:
             params, wanted = _unwrapped(params, arguments)
         except RemoteProtocolError as error:
-            self._answer(front, exchange, error_result(f"{name}: {error.message}"))
+            self._refuse(front, exchange, f"{name}: {error.message}")
             return None
         if name == CALL_READ_ONLY_TOOL and not self._is_read_only(front, exchange, wanted):
             text = f"{wanted[:100]} is not known to be read-only: search for it, or use {CALL_TOOL}"
-            self._answer(front, exchange, error_result(text))
+            self._refuse(front, exchange, text)
             return None
         exchange.drop_mirrored()  # headers that mirror arguments of another tool
         return params
 
     def _list(self, front: Front, exchange: Exchange) -> None:
         servers = self._labels(self._lists.kind_of(front, exchange))
-        entries = dict(zip(SURFACE, definitions(servers.values(), has_read_only=True), strict=True))
+        has_tasks = self._view.has_tasks_everywhere and self._knows_tasks(front)
+        tools = definitions(servers.values(), has_read_only=True, has_tasks=has_tasks)
+        entries = dict(zip(SURFACE, tools, strict=True))
         ttl_ms = int(TTL_MAX_S * 1000) if front.session.is_stateless else None
         try:
             result = page_of("tools", entries, exchange.params, {}, ttl_ms)
@@ -146,6 +157,24 @@ class SearchSurface:
     def _is_read_only(self, front: Front, exchange: Exchange, name: str) -> bool:
         entry = self._lists.entry(self._lists.kind_of(front, exchange), "tools/list", name)
         return sole_member(sole_member(entry, "annotations"), "readOnlyHint") == b"true"
+
+    def _knows_tasks(self, front: Front) -> bool:
+        return not front.session.is_stateless and front.session.features.tasks
+
+    def _may_be_task(self, front: Front, exchange: Exchange) -> bool:
+        """Handles the wish of a client to have a task of a call that is answered here. False if it is refused."""
+        if self._tasks is None or not self._view.has_tasks or not self._knows_tasks(front):
+            return True
+        try:
+            self._tasks.receive_call(front.session, exchange)
+        except RemoteProtocolError as error:
+            self._responder.fail(front.session, exchange, error.rpc_code, error.message)
+            return False
+        return True
+
+    def _refuse(self, front: Front, exchange: Exchange, text: str) -> None:
+        if self._may_be_task(front, exchange):
+            self._answer(front, exchange, error_result(text))
 
     def _answer(self, front: Front, exchange: Exchange, result: bytes) -> None:
         self._responder.answer(front.session, exchange, envelope.encode_result(exchange.id_raw, result))

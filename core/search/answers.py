@@ -65,16 +65,22 @@ class _Arguments(msgspec.Struct):
     offset: int | None = None
 
 
-def definitions(servers: Iterable[str], *, has_read_only: bool = False) -> list[bytes]:
+def definitions(servers: Iterable[str], *, has_read_only: bool = False, has_tasks: bool = False) -> list[bytes]:
     """Returns the entries of `search_tools`, `call_tool` and, if asked for, `call_read_only_tool` for `tools/list`.
-    `servers` are the aliases that the first one names."""
+
+    Args:
+        servers: the aliases that the first one names.
+        has_tasks: they may be called as tasks of 2025-11-25.
+    """
     about = (
         f"Finds tools of these servers: {', '.join(servers)}. Say in key words, with synonyms, what is to be done. The "
         "answer has the best tools with their inputSchema, and the names of further ones. Then call one with call_tool."
     )
     call = msgspec.json.decode(_CALL)
     tools = [{**msgspec.json.decode(_SEARCH), "description": about}, call]
-    return [msgspec.json.encode(tool) for tool in (*tools, *([{**call, **_READ_ONLY}] if has_read_only else []))]
+    tools += [{**call, **_READ_ONLY}] if has_read_only else []
+    execution = {"execution": {"taskSupport": "optional"}} if has_tasks else {}
+    return [msgspec.json.encode(tool | execution) for tool in tools]
 
 
 def answer_search(

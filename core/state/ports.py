@@ -179,8 +179,19 @@ class TaskDirectory(Protocol):
         """Answers a `tasks/list` of a session with a profile.
 
         Args:
-            legs: the servers that its client may see, each with the public name of the session's leg, or "".
+            legs: the servers that its client may see, each with the public name of the session's leg, or ""; and the
+                profile itself, with that of the session.
         """
+
+    def receive_call(self, session: Session, exchange: Exchange) -> None:
+        """Handles a call of a tool of the profile itself, whose client has a session and may ask for a task.
+
+        Raises:
+            RemoteProtocolError: it asks for one, and there is no place for it.
+        """
+
+    def receive_request(self, session: Session, exchange: Exchange) -> None:
+        """Handles a request about one task of such a call."""
 
 
 class FileDirectory(Protocol):

@@ -7,7 +7,7 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Support and Handling"; the tasks
 from __future__ import annotations
 
 from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
-from ..base.plan import Offer
+from ..base.plan import OURS, Offer
 from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..downstream.responder import Responder
@@ -20,7 +20,7 @@ from ..state.interceptor import Interceptor
 from ..state.link import Link
 from ..state.session import Session
 from ..upstream import task_offers
-from ..upstream.task_offers import NEEDED, OURS, tool_of
+from ..upstream.task_offers import NEEDED, tool_of
 from ..upstream.tool_discovery import ToolDiscovery
 from .local_tasks import LocalTasks
 
@@ -59,16 +59,33 @@ class TaskWishes(Interceptor):
                 return False
             if not is_offered or task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
-            exchange.want_task(self._local_tasks, TaskOptions(is_asked=True, ttl_ms=ttl_ms))
-            exchange.replace_params(tasks.without_task(exchange.params))
-            self._local_tasks.reserve(session, exchange)
+            self._promise(session, exchange, ttl_ms)
         except RemoteProtocolError as error:
-            exchange.forget_wish()
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
             self._responder.answer(session, exchange, message)
             return True
-        self._local_tasks.adopt_later(session, exchange, self._context.limits.task_grace_s)
         return False
+
+    def receive_own(self, session: Session, exchange: Exchange) -> None:
+        """Handles a call of a tool that a profile has itself, of a client with a session.
+
+        Raises:
+            RemoteProtocolError: it asks for a task, and there is no place for one.
+        """
+        is_asked, ttl_ms = tasks.wanted(exchange.params or b"{}")
+        if is_asked:
+            self._promise(session, exchange, ttl_ms)
+
+    def _promise(self, session: Session, exchange: Exchange, ttl_ms: int | None) -> None:
+        """Lets a call become a task: with its response, or when it takes longer than mistakes do."""
+        exchange.want_task(self._local_tasks, TaskOptions(is_asked=True, ttl_ms=ttl_ms))
+        try:
+            exchange.replace_params(tasks.without_task(exchange.params))
+            self._local_tasks.reserve(session, exchange)
+        except RemoteProtocolError:
+            exchange.forget_wish()
+            raise
+        self._local_tasks.adopt_later(session, exchange, self._context.limits.task_grace_s)
 
 
 class TaskAugmentation(Interceptor):

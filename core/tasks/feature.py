@@ -48,9 +48,10 @@ class Tasks(Feature):
         self._local_tasks = local_tasks = LocalTasks(context, responder, store, table, notifications)
         upstream_tasks = UpstreamTasks(context, upstream.writer, responder, upstream.handshaker, local_tasks)
         self._requests = requests = TaskRequests(context, local_tasks, store, table, upstream_tasks)
+        self._wishes = wishes = TaskWishes(context, responder, local_tasks)
         self.interceptors = (
             requests,
-            TaskWishes(context, responder, local_tasks),
+            wishes,
             TaskAugmentation(context, local_tasks, upstream.tool_discovery),
             upstream_tasks,
         )
@@ -75,6 +76,14 @@ class Tasks(Feature):
         """See `TaskDirectory`."""
         task = self._table.tasks.get(id)
         return None if task is None or task.owner != owner_of(session, task.server) else task.server
+
+    def receive_call(self, session: Session, exchange: Exchange) -> None:
+        """See `TaskDirectory`."""
+        self._wishes.receive_own(session, exchange)
+
+    def receive_request(self, session: Session, exchange: Exchange) -> None:
+        """See `TaskDirectory`."""
+        self._requests.receive_own(session, exchange)
 
     def find(self, id: str) -> Task | None:
         """Returns a task by its id."""

@@ -117,6 +117,18 @@ class TaskRequests(Interceptor):
         if scopes:
             refuse_scopes(self._context, link, exchange, task.tool, scopes)
             return
+        self._receive_about(session, exchange, task)
+
+    def receive_own(self, session: Session, exchange: Exchange) -> None:
+        """Handles a request about one task of a profile itself, which has no rules of a server."""
+        exchange.keep_for(self._local_tasks)
+        task = self._find(session, exchange)
+        if task is None:
+            self._answers.refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
+        else:
+            self._receive_about(session, exchange, task)
+
+    def _receive_about(self, session: Session, exchange: Exchange, task: Task) -> None:
         if task.sid and task.sid != session.sid:
             self._local_tasks.pass_to(session, task)
         if not task.is_over and self._table.runs.get(task.id) is None:
@@ -211,8 +223,8 @@ class TaskRequests(Interceptor):
         self._answers.send(session, exchange, result + b"}")
 
     def _is_known(self, session: Session, exchange: Exchange, task: Task) -> bool:
-        plan = self._context.servers[task.server]
-        return scopes_wanted(self._context, plan, session, exchange, task.tool) is not None
+        plan = self._context.servers.get(task.server)  # None: it is of a profile itself
+        return plan is None or scopes_wanted(self._context, plan, session, exchange, task.tool) is not None
 
     # --- Update -----------------------------------------------------------------------------------------------------
 

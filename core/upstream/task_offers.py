@@ -9,7 +9,7 @@ from typing import Final
 
 from ..base.errors import RemoteProtocolError
 from ..base.limits import Limits
-from ..base.plan import Offer
+from ..base.plan import OURS, Offer
 from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..bridge.tasks import TASKS
@@ -22,9 +22,6 @@ from ..state.session import Session
 
 NEEDED: Final[dict[str, object]] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 """The error data for a client that has not declared the tasks extension."""
-
-OURS: Final = (Offer.AUTO, Offer.ALWAYS)
-"""Offers under which the proxy itself makes tasks of calls, for servers without tasks."""
 
 
 def are_offered(link: Link) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from dialogue import Dialogue
-from dialogue_peers import Client, Server
+from dialogue_peers import Client, Request, Server
 from expected_values import Containing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core import Era, Kind, Profile, ProfileServer, ServerPlan
-from isthmus.core.base.plan import AccessRule, AccessRules
+from isthmus.core.base.plan import AccessRule, AccessRules, Offer, TaskRules
 
 ENDS = pytest.mark.parametrize(
     ("down", "era"),
@@ -34,13 +34,14 @@ def meeting(
     *,
     rules: AccessRules | None = None,
     alias: str | None = None,
+    tasks: TaskRules | None = None,
     **rest: Any,
 ) -> tuple[Dialogue, Client, Server, Server]:
     """Returns a client that has met the profile, and its two servers, of which none is started yet."""
     handshake = Era.HANDSHAKE
     servers = [
-        ServerPlan(id="alpha", kind=Kind.PIPE, era=handshake, access=rules),
-        ServerPlan(id="beta", kind=Kind.PIPE, era=handshake),
+        ServerPlan(id="alpha", kind=Kind.PIPE, era=handshake, access=rules, tasks=tasks or TaskRules()),
+        ServerPlan(id="beta", kind=Kind.PIPE, era=handshake, tasks=tasks or TaskRules()),
     ]
     shown = (ProfileServer("alpha", alias), ProfileServer("beta"))
     play = Dialogue(*servers, profiles=(Profile("all", shown, has_search=True),))
@@ -309,3 +310,89 @@ def test_a_call_of_a_shown_name_is_the_direct_call(
         received.append(alpha.is_asked("tools/call", ...).params)
     assert json.dumps(received[0]) == json.dumps(received[1])
     assert received[0]["name"] == name
+
+
+TASK = {"taskId": ..., "status": "working", "createdAt": ..., "lastUpdatedAt": ..., "ttl": 60_000, "pollInterval": ...}
+
+
+def calls_as_task(client: Client, tool: str, **arguments: Any) -> Request:
+    return client.asks("tools/call", {"name": tool, "arguments": arguments, "task": {"ttl": 60_000}})
+
+
+def handle_of(client: Client, request: Request) -> str:
+    """Expects the handle of a task. Returns its id."""
+    handle = client.play.expects(client, "is answered", {"id": request.id, "result": {"task": TASK}}, request)
+    return str(handle.what["result"]["task"]["taskId"])
+
+
+def ends_at_once(client: Client, request: Request, status: str) -> str:
+    """Expects the handle of a task that is over already. Returns its id."""
+    id = handle_of(client, request)
+    client.is_notified("tasks/status", Containing({"taskId": id, "status": status}))
+    return id
+
+
+def tasking(offer: Offer = Offer.AUTO) -> tuple[Dialogue, Client, Server]:
+    play, alice, alpha, _ = meeting(tasks=TaskRules(offer=offer))
+    fill(play, alice, LIST, WRITE)
+    return play, alice, alpha
+
+
+def test_a_search_may_be_a_task() -> None:
+    play, alice, _ = tasking()
+    listed = alice.asks("tools/list")
+    entries = play.expects(alice, "is answered", ..., listed).what["result"]["tools"]
+    assert [entry["execution"] for entry in entries] == [{"taskSupport": "optional"}] * len(SURFACE)
+    id = ends_at_once(alice, calls_as_task(alice, "search_tools", query="list files"), "completed")
+    for _ in range(2):
+        result = alice.asks("tasks/result", {"taskId": id})
+        found = play.expects(alice, "is answered", ..., result).what["result"]
+        assert names_of(found)[0] == "alpha__list_files"
+    shown = alice.asks("tasks/list")
+    alice.is_answered(shown, {"tasks": [Containing({"taskId": id, "status": "completed"})]})
+    refused = alice.asks("tasks/cancel", {"taskId": id})
+    alice.is_answered(refused, error=-32602)
+    bob = play.client("bob", "http", server="all")
+    bob.is_answered(bob.greets(), ...)
+    bob.notifies("initialized")
+    unknown = bob.asks("tasks/get", {"taskId": id})
+    bob.is_answered(unknown, error=-32602)
+    play.waits(61)
+    gone = alice.asks("tasks/get", {"taskId": id})
+    alice.is_answered(gone, error=-32602)
+
+
+def test_a_search_that_waits_for_servers_may_be_cancelled_as_a_task() -> None:
+    play, alice, alpha, beta = meeting(tasks=TaskRules(offer=Offer.AUTO))
+    request = calls_as_task(alice, "search_tools", query="")
+    alpha.is_started()
+    beta.is_started()
+    play.waits(0.3)
+    id = handle_of(alice, request)
+    result = alice.asks("tasks/result", {"taskId": id})
+    cancel = alice.asks("tasks/cancel", {"taskId": id})
+    alice.is_notified("tasks/status", Containing({"status": "cancelled"}))
+    alice.is_answered(result, error=-32603)
+    alice.is_answered(cancel, Containing({"status": "cancelled"}))
+    play.waits(5)
+
+
+def test_a_call_through_call_tool_may_be_a_task_of_its_server() -> None:
+    _, alice, alpha = tasking()
+    request = calls_as_task(alice, "call_tool", name="alpha__write_file", arguments={"text": "x"})
+    call = alpha.is_asked("tools/call", {"name": "write_file", "arguments": {"text": "x"}})
+    alpha.answers(call, {"content": [{"type": "text", "text": "done"}]})
+    id = ends_at_once(alice, request, "completed")
+    result = alice.asks("tasks/result", {"taskId": id})
+    alice.is_answered(result, Containing({"content": [{"type": "text", "text": "done"}]}))
+    ends_at_once(alice, calls_as_task(alice, "call_tool"), "failed")
+
+
+def test_without_tasks_for_every_server_the_tools_do_not_offer_them() -> None:
+    play, alice, _ = tasking(Offer.OWN)
+    listed = alice.asks("tools/list")
+    entries = play.expects(alice, "is answered", ..., listed).what["result"]["tools"]
+    assert not [entry for entry in entries if "execution" in entry]
+    refused = calls_as_task(alice, "call_tool", name="alpha__write_file", arguments={})
+    alice.is_answered(refused, error={"code": -32601, "message": Containing("cannot be called as a task")})
+    ends_at_once(alice, calls_as_task(alice, "search_tools", query=""), "completed")
