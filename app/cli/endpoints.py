@@ -45,7 +45,7 @@ def endpoint_of_all(settings: Settings) -> str:
         return settings.servers[0].id
     if any(server.id == DEFAULT for server in settings.servers):
         raise ConfigError(f"got a server with the id {DEFAULT}, which is that of all servers, expected another id")
-    unfit = [f"{server.id} has {why}" for server in settings.servers if (why := why_unfit(server))]
+    unfit = [f"{server.id} has {why}" for server in settings.servers if (why := why_unfit(server, settings.servers))]
     raise ConfigError(f"got fewer than two servers that can share an endpoint: {'; '.join(unfit)}")
 
 

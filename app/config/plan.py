@@ -74,7 +74,7 @@ def to_plan(
             for server in settings.servers
             if server.inspect
         ),
-        profiles=tuple(map(_profile, profiles_of(settings))),
+        profiles=tuple(_profile(profile, settings) for profile in profiles_of(settings)),
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",
@@ -95,8 +95,17 @@ def to_plan(
     )
 
 
-def _profile(profile: profile_settings.Profile) -> Profile:
-    servers = tuple(ProfileServer(shown.id, shown.alias) for shown in servers_of(profile))
+def _profile(profile: profile_settings.Profile, settings: Settings) -> Profile:
+    by_id = {server.id: server for server in settings.servers}
+    servers = tuple(
+        ProfileServer(
+            shown.id,
+            shown.alias,
+            headers=tuple((name.lower(), sent) for name, sent in by_id[shown.id].upstream.passes),
+            required_headers=tuple(name.lower() for name in by_id[shown.id].required_headers),
+        )
+        for shown in servers_of(profile)
+    )
     return Profile(
         profile.id,
         servers,

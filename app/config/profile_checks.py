@@ -27,11 +27,12 @@ def check_profiles(settings: Settings, is_sound: Callable[[str], bool]) -> Itera
             yield Problem(f"{key}.id", f"an id of its own: {ids[profile.id]} has this one", f"got {profile.id!r}")
         ids.setdefault(profile.id, f"profiles[{i}]")
         seen: set[str] = set()
+        members = [servers[shown.id] for shown in servers_of(profile) if shown.id in servers]
         for j, shown in enumerate(servers_of(profile)):
             server, at = servers.get(shown.id), f"{key}.servers[{j}]"
             if server is None:
                 yield Problem(at, f"one of {', '.join(servers)}", f"got {shown.id[:40]!r}")
-            elif unfit := why_unfit(server):
+            elif unfit := why_unfit(server, members, are_chosen=True):
                 yield Problem(at, f"a server without {unfit}, {REASONS[unfit]}", f"got {shown.id[:40]!r}")
             if shown.id in seen:
                 yield Problem(at, "each server once", f"got {shown.id[:40]!r} again")

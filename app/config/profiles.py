@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from ...core.profiles.aliases import default_alias
+from ...core.wire.http.header_forwarding import AUTHORIZATION
 from .profile_settings import Profile, ProfileServer
 from .settings import Server, Settings
 
@@ -14,10 +16,12 @@ DEFAULT: Final = "all"
 """The id of the profile at `/mcp` without a name."""
 REASONS: Final = {
     "inspect: false": "which hands requests on as they are",
-    "pass_headers": "which would be sent to all servers of the profile",
-    "required_headers": "which requests for a profile need not have",
+    "pass_headers": "of which another server has one, too: each would get what is for the other",
+    "required_headers": "beyond its pass_headers, which requests for a profile need not have",
 }
-"""Settings of servers that cannot be in a profile, each with what it does."""
+"""Settings for which a server cannot be in a profile, each with what it does."""
+CREDENTIALS: Final = frozenset({AUTHORIZATION, "cookie"})
+"""Headers that no two servers of a profile may be sent, though somebody chose them."""
 _HEAD_CHARS: Final = 9
 _DIGEST_CHARS: Final = 6
 
@@ -26,7 +30,7 @@ def profiles_of(settings: Settings) -> tuple[Profile, ...]:
     """Returns the written profiles. Before them stands the profile `all` of all servers that can be shown, if there are
     two of them or more, and no server or profile has this id."""
     written = settings.profiles
-    shown = [server.id for server in settings.servers if not why_unfit(server)]
+    shown = [server.id for server in settings.servers if not why_unfit(server, settings.servers)]
     taken = (*(server.id for server in settings.servers), *(profile.id for profile in written))
     if len(shown) < 2 or DEFAULT in taken:
         return written
@@ -47,20 +51,42 @@ def servers_of(profile: Profile) -> tuple[ProfileServer, ...]:
     return tuple(ProfileServer(id=shown) if isinstance(shown, str) else shown for shown in profile.servers)
 
 
-def why_unfit(server: Server) -> str:
-    """Returns the setting for which a server cannot be one of a profile, a key of `REASONS`; "" if it can."""
+def why_unfit(server: Server, servers: Iterable[Server], *, are_chosen: bool = False) -> str:
+    """Returns the setting for which a server cannot be in a profile, a key of `REASONS`; "" if it can.
+
+    Args:
+        servers: all of the profile.
+        are_chosen: somebody chose them: then two may be sent the same header, unless it is a credential.
+    """
     if not server.inspect:
         return "inspect: false"
-    if server.upstream.passes:
-        return "pass_headers"
-    return "required_headers" if server.required_headers else ""
+    own = _passed(server)
+    if any(name.lower() not in own for name in server.required_headers):
+        return "required_headers"
+    others = frozenset[str]().union(*(_passed(other) for other in servers if other.id != server.id))
+    return "pass_headers" if own & others & (CREDENTIALS if are_chosen else own) else ""
+
+
+def headers_of(profile: Profile, settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Returns the headers of clients that any server of a profile is sent, each under its own name."""
+    ids = {shown.id for shown in servers_of(profile)}
+    names = dict.fromkeys(name for server in settings.servers if server.id in ids for name in sorted(_passed(server)))
+    return tuple((name, name) for name in names)
+
+
+def _passed(server: Server) -> frozenset[str]:
+    return frozenset(name.lower() for name, _ in server.upstream.passes)
 
 
 def left_out(settings: Settings) -> list[str]:
     """Returns a line for each server that the profile `all` lacks though nobody chose its servers."""
     if not default_of(settings) or any(profile.id == DEFAULT for profile in settings.profiles):
         return []
-    return [f"without {server.id}, which has {why}" for server in settings.servers if (why := why_unfit(server))]
+    return [
+        f"without {server.id}, which has {why}"
+        for server in settings.servers
+        if (why := why_unfit(server, settings.servers))
+    ]
 
 
 def _own_alias(id: str) -> str:

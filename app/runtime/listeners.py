@@ -23,7 +23,7 @@ from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules
 from ..config.addresses import host_of, is_for_this_machine
-from ..config.profiles import default_of, profiles_of, servers_of
+from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
 
@@ -144,7 +144,8 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         management=_management(settings),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
-        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        passes={server.id: server.upstream.passes for server in settings.servers}
+        | {profile.id: headers_of(profile, settings) for profile in profiles_of(settings)},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,

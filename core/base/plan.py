@@ -321,10 +321,19 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileServer(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """A server of a profile. `alias`: what stands before its names; None: made of its id; "": nothing."""
+    """A server of a profile.
+
+    Attributes:
+        alias: stands before its names; None: made of its id; "": nothing.
+        headers: the headers of clients of the profile that go on to it: each with its name in lower case, and the name
+            at the server.
+        required_headers: those of them, in lower case, without which an HTTP client has no use of the server.
+    """
 
     id: str
     alias: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    required_headers: tuple[str, ...] = ()
 
 
 class Profile(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

@@ -384,6 +384,7 @@ class Sessions:
         self,
         front: Session,
         server: str,
+        headers: Headers,
         *,
         router: SessionRouter,
         replies: StatelessReplies,
@@ -406,7 +407,7 @@ class Sessions:
             router=router,
             replies=replies,
         )
-        session.receive_headers(front.headers)
+        session.receive_headers(headers)
         if front.affinity is not None:
             session.serve_stateless(front.affinity._replace(server=server), front.client, front.features)
         session.use.count_sessions(1)

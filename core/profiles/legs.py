@@ -15,6 +15,7 @@ import msgspec
 from ..base.errors import UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import Headers
 from ..base.ids import ChannelId
+from ..base.plan import ProfileServer
 from ..downstream.responder import Responder
 from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
@@ -58,8 +59,9 @@ class Leg:
         refusal: why the handshake failed.
     """
 
-    def __init__(self, server: str, session: Session, *, is_open: bool, opened_at: float) -> None:
-        self.server = server
+    def __init__(self, member: ProfileServer, session: Session, *, is_open: bool, opened_at: float) -> None:
+        self.server = member.id
+        self._member = member
         self.opened_at = opened_at
         self.session = session
         self.is_open = is_open
@@ -78,6 +80,10 @@ class Leg:
         except RemoteProtocolError:
             self._capabilities = None
 
+    def passed(self, headers: Headers) -> Headers:
+        """Returns those headers of a client of the profile that go on to the server, under its names."""
+        return _passed(self._member, headers)
+
     def leave(self) -> None:
         """Handles the coming end of its front."""
         self.is_left = True
@@ -94,6 +100,19 @@ _LISTS: Final[Mapping[str, str]] = {
     "resources/templates/list": "resources",
 }
 """The capability of each list."""
+
+
+def _passed(member: ProfileServer, headers: Headers) -> Headers:
+    names = dict(member.headers) if headers else {}
+    return tuple((names[name.lower()], value) for name, value in headers if name.lower() in names)
+
+
+def _lacking(member: ProfileServer, session: Session) -> str:
+    """Returns a header that the requests of an HTTP client lack for a server; "" if there is none."""
+    if not member.required_headers or session.pipe is not None:
+        return ""
+    names = {name.lower() for name, _ in session.headers}
+    return next((name for name in member.required_headers if name not in names), "")
 
 
 class Front:
@@ -254,6 +273,7 @@ class Legs:
         opened: handles a new leg.
         introduce: handles the introduction of a server, once for a leg.
         tool_shown: returns the name that clients have for a tool of a server.
+        members: the servers of the profile, by id.
     """
 
     def __init__(
@@ -267,6 +287,7 @@ class Legs:
         opened: Open,
         introduce: Introduce,
         tool_shown: Callable[[str, str], str],
+        members: Mapping[str, ProfileServer],
     ) -> None:
         self._context = context
         self._sessions = sessions
@@ -277,9 +298,14 @@ class Legs:
         self._opened = opened
         self._introduce = introduce
         self._tool_shown = tool_shown
+        self._members = members
 
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
+        member = self._members[server]
+        lacking = _lacking(member, front.session)
+        if lacking:
+            return f"requests need the header {lacking} for it"
         leg = front.legs.get(server)
         if leg is not None:
             return leg
@@ -290,14 +316,21 @@ class Legs:
             return fault
         replies = _Replies(self._responder, self._notify, self._ask, self.receive_introduction, front, server)
         shown = partial(self._tool_shown, server)
-        session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies, tool_shown=shown)
-        leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless, opened_at=self._context.now)
+        session = self._sessions.open_leg(
+            front.session,
+            server,
+            _passed(member, front.session.headers),
+            router=self._router,
+            replies=replies,
+            tool_shown=shown,
+        )
+        leg = front.legs[server] = Leg(member, session, is_open=session.is_stateless, opened_at=self._context.now)
         if session.is_stateless:
             self._router.begin_stateless(session)
         else:
             reply = LegReply(partial(self._receive_handshake, front, leg))
             frame = Frame(id_raw=b"0", method="initialize", params=front.initialize)
-            self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, front.session.headers)
+            self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, session.headers)
             if leg.refusal:
                 return leg.refusal
         self._opened(front, leg)
@@ -346,7 +379,7 @@ class Legs:
 
     def add(self, leg: Leg, inner: Exchange) -> None:
         """Adds a request to a leg that is open. Its caller sends it."""
-        leg.session.add(inner)
+        leg.session.add(inner, inner.headers)
 
     def _start(self, leg: Leg, inner: Exchange) -> None:
         session = leg.session
@@ -354,7 +387,7 @@ class Legs:
             error = {"code": UPSTREAM_UNAVAILABLE, "message": f"{leg.server} was left"}
             inner.reply.take(envelope.encode_error_raw(inner.id_raw, msgspec.json.encode(error)))
             return
-        session.add(inner)
+        session.add(inner, inner.headers)
         session.router.request(session, inner)
 
     def cancel(self, leg: Leg, inner: Exchange, params: bytes | None, headers: Headers) -> None:
@@ -362,7 +395,7 @@ class Legs:
         if inner in leg.waiting:
             leg.waiting.remove(inner)
         elif not inner.is_over and inner.key in leg.session.exchanges:
-            self._responder.cancel(leg.session, inner, params or b"{}", headers)
+            self._responder.cancel(leg.session, inner, params or b"{}", leg.passed(headers))
 
     def close(self, front: Front, why: str) -> None:
         """Closes all legs of a front."""

@@ -239,7 +239,7 @@ class Listens:
             id_key=exchange.id_key,
             method=LISTEN,
             params=set_member(exchange.params or b"{}", "notifications", format_filter(part.wanted)),
-            headers=exchange.headers,
+            headers=leg.passed(exchange.headers),
             request=exchange.request,
         )
         part.open(leg, inner)

@@ -330,7 +330,7 @@ class Lists:
             id_key=id_key,
             method=fetch.method,
             params=params,
-            headers=exchange.headers,
+            headers=leg.passed(exchange.headers),
             request=exchange.request,
         )
         self._legs.send(leg, inner)

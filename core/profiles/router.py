@@ -77,6 +77,7 @@ class ProfileRouter:
                 front.session.principal, leg.server, introduction
             ),
             lambda server, tool: self._view.names.expose(server, "tools", tool),
+            {server.id: server for server in profile.servers},
         )
         self._lists = Lists(
             context,
@@ -224,7 +225,7 @@ class ProfileRouter:
             method=exchange.method,
             params=params if retry is None else retry.params,
             token_raw=exchange.token_raw,
-            headers=exchange.headers,
+            headers=leg.passed(exchange.headers),
             request=exchange.request,
             mirrored=exchange.mirrored,
         )
@@ -344,7 +345,7 @@ class ProfileRouter:
         if method != "notifications/progress":
             for leg in front.legs.values():
                 if leg.is_open:
-                    self._router.notify(leg.session, method, params, headers)
+                    self._router.notify(leg.session, method, params, leg.passed(headers))
             return
         try:
             token = envelope.member_of(params, "progressToken")
@@ -356,7 +357,9 @@ class ProfileRouter:
         if found is not None and number is not None and params is not None:
             leg, asked = found
             self._responder.expect_answer(session, number)
-            self._router.notify(leg.session, method, set_member(params, "progressToken", b"%d" % asked), headers)
+            self._router.notify(
+                leg.session, method, set_member(params, "progressToken", b"%d" % asked), leg.passed(headers)
+            )
 
     def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None:
         """Gives a client's response to the server that has asked."""
@@ -366,7 +369,7 @@ class ProfileRouter:
         leg, number = found
         asked = self._responder.take_question(leg.session, b"%d" % number)
         if asked is not None:
-            self._router.reply(leg.session, asked, answer, headers)
+            self._router.reply(leg.session, asked, answer, leg.passed(headers))
 
     def tick(self, session: Session, question: PendingQuestion, count: int) -> None:
         found = self._leg_of(self._fronts[session.sid], question)

@@ -151,7 +151,7 @@ class Client(Peer):
         self.shows(groups, scopes)
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
-        self.repeated: Headers = ()
+        self.headers: Headers = ()
         if down == "pipe":
             self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
 
@@ -178,8 +178,8 @@ class Client(Peer):
     def asks(
         self, method: str, params: Any = None, *, on: Any = None, id: Any = None, headers: Headers = ()
     ) -> Request:
-        """Sends a request, over HTTP with further `Mcp-Param-…` headers."""
-        self.repeated = headers
+        """Sends a request, over HTTP with further headers."""
+        self.headers = headers
         return super().asks(method, params, on=on, id=id)
 
     def greets(self) -> Request:
@@ -228,7 +228,8 @@ class Client(Peer):
                 self.session,
                 revision,
                 base_url="http://here",
-                mirrored=(*mirrored, *self.repeated),
+                mirrored=(*mirrored, *(pair for pair in self.headers if pair[0].startswith("mcp-param-"))),
+                headers=tuple(pair for pair in self.headers if not pair[0].startswith("mcp-param-")),
                 grants=self.grants,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)

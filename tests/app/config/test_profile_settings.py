@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.plan import to_plan
 from isthmus.app.config.profiles import default_of, left_out, profiles_of, servers_of
 from isthmus.app.config.settings import Settings
 from isthmus.app.runtime.listeners import surface_of
@@ -14,9 +15,10 @@ from isthmus.core.profiles.aliases import Aliases
 
 UNFIT: dict[str, dict[str, Any]] = {
     "inspect: false": {"inspect": False},
-    "pass_headers": {"upstream": {"url": "http://h", "pass_headers": ["X-A"]}},
-    "required_headers": {"required_headers": ["X-A"]},
+    "pass_headers": {"upstream": {"url": "http://h", "pass_headers": ["Cookie"]}},
+    "required_headers": {"required_headers": ["X-A"], "upstream": {"url": "http://h", "pass_headers": ["X-B"]}},
 }
+SENT_A_COOKIE: dict[str, Any] = {"id": "d", "upstream": {"url": "http://h", "pass_headers": {"cookie": "X-C"}}}
 
 
 def read(*servers: str | dict[str, Any], profiles: object = ()) -> Settings:
@@ -46,14 +48,34 @@ def test_the_default_profile_is_at_the_short_path(written: tuple[str, ...], coun
 
 @pytest.mark.parametrize("why", UNFIT)
 def test_what_a_profile_cannot_hold_is_left_out_and_refused_where_it_is_written(why: str) -> None:
-    """A header that requests for one server must have would not be asked of requests for a profile."""
     unfit = {"id": "c"} | UNFIT[why]
-    settings = read("a", "b", unfit)
+    others = (SENT_A_COOKIE,) if why == "pass_headers" else ()
+    settings = read("a", "b", unfit, *others)
     assert shown(settings) == {"all": ["a", "b"]}
-    assert left_out(settings) == [f"without c, which has {why}"]
-    assert shown(read("a", unfit)) == {}
-    with pytest.raises(ConfigError, match=rf"profiles\[0\]\.servers\[0\]: got 'c', expected a server without {why}, "):
-        read("a", unfit, profiles=[{"id": "dev", "servers": ["c"]}])
+    left = [f"without c, which has {why}", *(["without d, which has pass_headers"] if others else [])]
+    assert left_out(settings) == left
+    assert shown(read("a", unfit, *others)) == {}
+    right = rf"profiles\[0\]\.servers\[0\]: got 'c', expected a server without {why} "
+    with pytest.raises(ConfigError, match=right.removesuffix(" ")):
+        read("a", unfit, *others, profiles=[{"id": "dev", "servers": ["c", *(one["id"] for one in others)]}])
+
+
+def test_headers_of_clients_go_on_to_the_servers_of_a_profile_that_want_them() -> None:
+    own = {"id": "c", "required_headers": ["x-c"], "upstream": {"url": "http://h", "pass_headers": {"X-C": "Cookie"}}}
+    traced = {"upstream": {"url": "http://h", "pass_headers": ["X-Trace"]}}
+    settings = read("a", own, {"id": "d"} | traced)
+    assert shown(settings) == {"all": ["a", "c", "d"]}
+    assert surface_of(settings).passes["all"] == (("x-c", "x-c"), ("x-trace", "x-trace"))
+    plan = to_plan(settings, b"k" * 16, "/w", "")
+    assert [(one.headers, one.required_headers) for one in plan.profiles[0].servers] == [
+        ((), ()),
+        ((("x-c", "Cookie"),), ("x-c",)),
+        ((("x-trace", "X-Trace"),), ()),
+    ]
+    both = {"id": "d"} | traced, {"id": "e"} | traced
+    assert shown(read("a", "b", *both)) == {"all": ["a", "b"]}, "nobody chose that both get it"
+    chosen = read(*both, profiles=[{"id": "dev", "servers": ["d", "e"]}])
+    assert shown(chosen) == {"dev": ["d", "e"]}
 
 
 def test_servers_whose_aliases_would_be_the_same_get_others_that_do_not_depend_on_their_order() -> None:

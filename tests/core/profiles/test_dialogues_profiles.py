@@ -487,3 +487,28 @@ def test_headers_for_marked_arguments_are_checked_once_a_client_was_shown_the_to
         else:
             alpha.answers(alpha.is_asked("tools/call", params | {"name": "find"}), {"content": []})
             alice.is_answered(call, ...)
+
+
+def test_headers_of_a_client_go_to_those_servers_alone_that_are_to_have_them() -> None:
+    own, other = (("x-a", "Authorization"), ("x-t", "X-T")), (("x-t", "X-T"),)
+    members = ProfileServer("alpha", headers=own, required_headers=("x-a",)), ProfileServer("beta", headers=other)
+    play = Dialogue(
+        *(ServerPlan(id=id, kind=Kind.HTTP, era=Era.HANDSHAKE) for id in ("alpha", "beta")),
+        profiles=(Profile("all", members),),
+    )
+    alpha, beta = play.servers
+    alice = play.client("alice", "http", server="all")
+    alice.is_answered(alice.greets(), ...)
+    alice.notifies("initialized")
+    refused = alice.asks("tools/call", {"name": "alpha__echo"}, headers=(("x-t", "1"),))
+    alice.is_answered(refused, error={"code": -31004, "message": Containing("x-a")})
+    sent: dict[str, Any] = {}
+    for server in (alpha, beta):
+        call = alice.asks("tools/call", {"name": f"{server.name}__echo"}, headers=(("x-a", "k"), ("x-t", "2")))
+        server.starts(able=CAN)
+        asked = server.is_asked("tools/call")
+        assert asked.post is not None
+        sent[server.name] = {target.headers for target in play.dialled if target.server == server.name}
+        server.answers(asked, {"content": []})
+        alice.is_answered(call, ...)
+    assert sent == {"alpha": {(("Authorization", "k"), ("X-T", "2"))}, "beta": {(("X-T", "2"),)}}
