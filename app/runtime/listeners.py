@@ -6,7 +6,7 @@ import errno
 import functools
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import anyio
@@ -144,12 +144,16 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         management=_management(settings),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
-        passes={server.id: server.upstream.passes for server in settings.servers}
-        | {profile.id: headers_of(profile, settings) for profile in profiles_of(settings)},
+        passes={endpoint: passes for endpoint, passes in _passes(settings) if passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
     )
+
+
+def _passes(settings: Settings) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    yield from ((server.id, server.upstream.passes) for server in settings.servers)
+    yield from ((profile.id, headers_of(profile, settings)) for profile in profiles_of(settings))
 
 
 def _origin_of(url: str) -> str:
