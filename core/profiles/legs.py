@@ -305,7 +305,7 @@ class Legs:
         member = self._members[server]
         lacking = _lacking(member, front.session)
         if lacking:
-            return f"requests need the header {lacking} for it"
+            return f"requests for {server} need the header {lacking}"
         leg = front.legs.get(server)
         if leg is not None:
             return leg
