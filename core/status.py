@@ -27,14 +27,15 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True):
     """An address of a server that has several.
 
     Attributes:
-        is_well: it works as far as is known; else it is left alone for a while.
+        state: `well` (the last handshake there succeeded, or it may be tried again), `ill` (it failed, and is left
+            alone for a while), `unknown` (none was tried there yet).
         sessions: the sessions with the server that are there.
         failures: the failures in a row, those within one pause counted once.
         last_error: the latest of them; "" if it has worked since.
     """
 
     name: str
-    is_well: bool
+    state: str
     sessions: int
     failures: int
     last_error: str
@@ -148,7 +149,7 @@ def _addresses(addresses: Addresses | None, now: float) -> tuple[AddressStatus, 
     return tuple(
         AddressStatus(
             name=address.name,
-            is_well=address.is_well(now),
+            state="ill" if not address.is_well(now) else "well" if address.has_outcome else "unknown",
             sessions=address.links,
             failures=address.failures,
             last_error=address.last_error,

@@ -45,15 +45,17 @@ class Address:
         links: the links that are placed at it.
         failures: failures in a row, those within one pause counted once.
         last_error: the latest failure; "" if it has worked since.
+        has_outcome: a handshake has succeeded there, or failed.
     """
 
-    __slots__ = ("failures", "is_tried", "last_error", "left_until", "links", "name")
+    __slots__ = ("failures", "has_outcome", "is_tried", "last_error", "left_until", "links", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.links = 0
         self.failures = 0
         self.last_error = ""
+        self.has_outcome = False
         self.left_until = float("-inf")
         self.is_tried = False
 
@@ -74,7 +76,7 @@ class Address:
 
     def receive_failure(self, reason: str, now: float) -> bool:
         """Handles a failure. True if it begins a pause, and is not one more within a pause."""
-        self.last_error = reason
+        self.last_error, self.has_outcome = reason, True
         begins = self.is_tried or self.is_well(now)
         self.is_tried = False
         self.failures += begins
@@ -85,8 +87,13 @@ class Address:
         self.left_until = now + pause_s
 
     def receive_success(self) -> None:
-        """Handles the success of a handshake, or an operator's order: earlier failures are forgotten."""
-        self.failures, self.last_error = 0, ""
+        """Handles the success of a handshake: earlier failures are forgotten."""
+        self.forget()
+        self.has_outcome = True
+
+    def forget(self) -> None:
+        """Forgets all that is known."""
+        self.failures, self.last_error, self.has_outcome = 0, "", False
         self.left_until, self.is_tried = float("-inf"), False
 
 
@@ -163,7 +170,7 @@ class Addresses:
     def receive_order(self) -> None:
         """Forgets earlier failures, for an operator who has started the server again."""
         for address in self.all:
-            address.receive_success()
+            address.forget()
 
     def is_left_for_good(self, place: int, now: float, *, has_session: bool) -> bool:
         """True if a link had better leave an address that has failed: another one is well, and either there is no

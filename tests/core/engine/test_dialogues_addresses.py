@@ -30,7 +30,7 @@ def went(play: Dialogue) -> list[int]:
 
 def shown(play: Dialogue) -> list[tuple[bool, int, int]]:
     (status,) = play.engine.report()
-    return [(address.is_well, address.sessions, address.failures) for address in status.addresses]
+    return [(address.state != "ill", address.sessions, address.failures) for address in status.addresses]
 
 
 def test_each_session_stays_at_its_address_with_all_that_belongs_to_it() -> None:
