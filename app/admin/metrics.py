@@ -1,8 +1,8 @@
 """Metrics of a running proxy, in the text format of Prometheus.
 
 Each request builds them anew from what the engine reports: nothing is counted and nothing is kept here. Labels name
-servers, their URLs and states only, because scraped metrics are stored for long and read by many. So no label names a task, a
-file, a session or a person.
+servers, the hosts of their URLs and states only, because scraped metrics are stored for long and read by many. So no
+label names a task, a file, a session or a person.
 """
 
 from __future__ import annotations

@@ -63,18 +63,15 @@ def _urls(at: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[Proble
     transports: set[str] = set()
     for i, url in enumerate(upstream.urls):
         found = list(_endpoint(key, f"{at}[{i}]", upstream, url, is_inspected=is_inspected))
-        yield from (
-            problem for problem in found if i == 0 or problem.key.startswith(at)
-        )  # headers are theirs in common
+        # What is said of headers holds for all URLs, and is said once.
+        yield from (problem for problem in found if i == 0 or problem.key.startswith(at))
         settled, transport = settle(url, upstream.transport)
         transports.add(transport)
         if settled in seen:
             yield Problem(f"{at}[{i}]", "each URL once", "got one again")
         seen.add(settled)
     if len(transports) > 1:
-        yield Problem(
-            at, "URLs of one transport: sessions are the same at each", f"got {' and '.join(sorted(transports))}"
-        )
+        yield Problem(at, "URLs of one transport", f"got {' and '.join(sorted(transports))}")
 
 
 def _endpoint(key: str, at: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
