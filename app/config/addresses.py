@@ -52,7 +52,7 @@ def shown_names(urls: Sequence[str]) -> tuple[str, ...]:
     seen: Counter[str] = Counter()
     for url in urls:
         scheme, _, rest = url.partition("://")
-        bare = url if unix_path(url) is not None else f"{scheme.lower()}://{re.split('[/?#]', rest, maxsplit=1)[0]}"
+        bare = url if unix_path(url) is not None else f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}".lower()
         seen[bare] += 1
         names.append(f"{bare} ({seen[bare]})" if seen[bare] > 1 else bare)
     return tuple(names)
