@@ -242,7 +242,9 @@ class Handshaker:
                 self._context.close(channel, reason="spoken to in another way")
 
     def _record_eras(self, link: Link) -> None:
-        """Records the eras that this handshake proved and denied."""
+        """Records the eras that this handshake proved and denied, and that its address works."""
+        if (addresses := self.addresses.get(link.plan.id)) is not None:
+            addresses.receive_success(link.address)
         server_era = self.server_eras[link.plan.id]
         server_era.receive_proof(link.era, link.upstream.revision)
         for era, is_said in link.handshake.tried.items():
@@ -540,8 +542,6 @@ class Handshaker:
         link.receive_ready(self._context.now)
         self._context.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
-        if (addresses := self.addresses.get(link.plan.id)) is not None:
-            addresses.receive_success(link.address)
         for receive_ready in link.interceptors.receive_ready:
             receive_ready(link)
         self.flush(link)
