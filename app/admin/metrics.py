@@ -118,10 +118,6 @@ class _Counts(Collector):
             for server in self._servers:
                 counter.add_metric([server.id], getattr(server, value))
             yield counter
-        if any(server.addresses for server in self._servers):
-            yield from self._of_urls()
-
-    def _of_urls(self) -> Iterator[Metric]:
         up = GaugeMetricFamily(
             "isthmus_server_url_up", "1: new sessions may go to the URL; 0: it is left alone.", labels=["server", "url"]
         )

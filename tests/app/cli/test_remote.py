@@ -68,7 +68,7 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
 
 
 def test_each_url_of_a_server_has_a_row() -> None:
-    urls = [{"name": "https://a", "state": "ill", "sessions": 2, "failures": 1, "last_error": "no\nroute"}]
+    urls = [{"name": "https://a", "state": "ill", "sessions": 2, "failures": 1, "last_error": "no route"}]
     table = http_client.table([{"name": "box", "state": "running", "urls": urls}, {"name": "other", "state": "idle"}])
     heads, box, url, other = (re.split(r" {2,}", line.strip()) for line in table.splitlines())
     assert len(heads) == len(box) == len(url) == len(other)
