@@ -168,8 +168,6 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
             self.step(UpstreamSessionInput.REDIAL)
         assert self.state is UpstreamSessionState.DIALING
         self.incarnation += 1
-        self.session = None
-        self.is_denied = False
 
     def forget_session(self) -> None:
         """Forgets the `Mcp-Session-Id`: the server is spoken to in another era, and has yet to name one."""

@@ -122,7 +122,6 @@ class Handshaker:
         if place is None:
             return False
         self._drop_own_requests(link)
-        self._context.close(link.disconnect(), reason="another address is tried")
         self._context.timers.cancel(("probe", link.id))
         link.begin_elsewhere(place, is_event_pipe=link.plan.id in self._event_pipes)
         self._reach(link)
@@ -143,7 +142,7 @@ class Handshaker:
             return False
         now, has_session = self._context.now, link.upstream.session is not None
         addresses.receive_failure(link.address, describe(cause), now)
-        return not link.is_lent and addresses.is_left_for_good(link.address, now, has_session=has_session)
+        return addresses.is_left_for_good(link.address, now, has_session=has_session)
 
     def leave(self, link: Link) -> None:
         """Handles the end of a link's upstream session: its address has one less."""

@@ -3,6 +3,7 @@ what stays."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,13 @@ def shown(play: Dialogue) -> list[tuple[bool, int, int]]:
     return [(address.state != "ill", address.sessions, address.failures) for address in status.addresses]
 
 
+def waits_for_news(play: Dialogue) -> None:
+    """Lets time go by until something comes."""
+    for _ in range(100):
+        if not play.unexpected:
+            play.waits(1.0)
+
+
 def test_each_session_stays_at_its_address_with_all_that_belongs_to_it() -> None:
     """Calls, answers, the event stream and DELETE."""
     play = playing()
@@ -44,6 +52,12 @@ def test_each_session_stays_at_its_address_with_all_that_belongs_to_it() -> None
     _, bob, _ = clients
     call = bob.asks("tools/call", TOOL)
     files.answers(files.is_asked("tools/call"))
+    bob.is_answered(call)
+    call = bob.asks("tools/call", TOOL)
+    files.breaks_off(asked := files.is_asked("tools/call"), Cause(End.DONE, last_event_id="e1"))
+    waits_for_news(play)
+    files.is_listened_to()
+    files.answers(replace(asked, channel=files.stream))
     bob.is_answered(call)
     files.session = "S-bob"
     bob.leaves()
@@ -123,6 +137,62 @@ def test_nothing_of_an_address_that_failed_reaches_the_next() -> None:
     assert all(not target.cookies and target.session != "S-a" for target in play.dialled)
 
 
+def test_a_cookie_that_comes_late_is_not_sent_to_another_address() -> None:
+    """The server is asked in one era, does not answer in time, is asked in the other, and fails."""
+    play = playing()
+    files, alice = play.server, play.client("alice", "http", era=Era.STATELESS)
+    call = alice.asks("prompts/get", TOOL)
+    late = files.is_asked("server/discover")
+    play.slow.add(late.channel)
+    play.waits(Limits().probe_timeout_s)
+    files.is_closed(late)
+    files.refuses(files.is_asked("initialize"), 503)
+    play.carry_out(play.ends(late.channel, Cause(End.DONE, cookies=(("at", "a"),))))
+    files.era = Era.STATELESS
+    files.is_greeted()
+    files.answers(files.is_asked("prompts/get"))
+    alice.is_answered(call)
+    assert all(not target.cookies for target in play.dialled)
+    assert went(play) == [0, 0, 1, 1]
+
+
+def test_a_server_that_has_answered_initialize_is_not_left_over_a_question() -> None:
+    """A server without an `Mcp-Session-Id` is asked whether it knows the other era. It need not."""
+    play = playing()
+    files, alice = play.server, play.client("alice")
+    greeting = alice.greets()
+    files.session = None
+    result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "files", "version": "1"}}
+    files.answers(files.is_asked("initialize"), result)
+    files.refuses(files.is_asked("server/discover"), 503)
+    files.is_notified("initialized")
+    files.is_listened_to()
+    alice.is_answered(greeting, ...)
+    assert set(went(play)) == {0}
+
+
+def test_a_session_whose_event_stream_cannot_be_opened_is_begun_anew_elsewhere() -> None:
+    """Its client waits for updates, and sends no request."""
+    play = playing()
+    files, alice = play.server, play.client("alice")
+    alice.meets(files, listens=True, able={"resources": {"subscribe": True}})
+    subscription = alice.asks("resources/subscribe", {"uri": "a:b"})
+    files.answers(files.is_asked("resources/subscribe"))
+    alice.is_answered(subscription)
+    went(play)
+    files.breaks_off(files.stream)
+    for _ in range(20):
+        waits_for_news(play)
+        if play.unexpected[0].verb == "is asked":
+            break
+        files.is_listened_to()
+        files.breaks_off(files.stream, NO_ROUTE)
+    files.is_greeted(session="S2")
+    files.answers(files.is_asked("resources/subscribe", {"uri": "a:b"}))
+    assert went(play)[-4:] == [1, 1, 1, 1]
+    assert shown(play) == [(False, 0, 2), (True, 1, 0)]
+
+
 def test_a_request_is_never_sent_to_another_address_once_it_may_have_run() -> None:
     play = playing()
     files, alice = play.server, play.client("alice")
@@ -188,7 +258,12 @@ def test_a_two_way_stream_that_cannot_be_opened_is_opened_at_the_next_address() 
     files.starts()
     alice.is_answered(greeting, ...)
     assert went(play) == [0, 1]
-    files.dies(end=End.GONE)
+    call = alice.asks("tools/call", TOOL)
+    files.is_asked("tools/call")
+    files.dies("it hung up", end=End.GONE)
+    text = "the server was lost before it answered: it hung up. tools/call may have run; it is not repeated"
+    alice.is_answered(call, error={"message": text})
+    assert shown(play) == [(False, 0, 1), (True, 0, 0)]
     call = alice.asks("tools/call", TOOL)
     files.starts()
     files.answers(files.is_asked("tools/call"))
