@@ -113,11 +113,13 @@ class Handshaker:
 
         Only what begins a session is sent twice: whoever sent a request waits until there is a session.
         """
+        return is_of_address(cause, link.era) and self._move_on(link, describe(cause))
+
+    def _move_on(self, link: Link, reason: str) -> bool:
         addresses = self.addresses.get(link.plan.id)
-        is_starting = link.upstream.state in STARTING and link.handshake.answered is None
-        if addresses is None or not is_starting or not is_of_address(cause, link.era):
+        if addresses is None or link.upstream.state not in STARTING or link.handshake.answered is not None:
             return False
-        self._receive_failed_address(link, describe(cause))
+        self._receive_failed_address(link, reason)
         place = addresses.place(link.id, self._context.now, besides=link.handshake.failed_addresses)
         if place is None:
             return False
@@ -373,8 +375,10 @@ class Handshaker:
         if self._accept_answered(link):
             return
         is_known = self.server_eras[link.plan.id].speaks(Era.STATELESS, self._context.now) is True
+        text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
+        if is_known and self._move_on(link, text):
+            return
         if (is_known and not link.is_pipe) or not (self.turn(link, is_said=False) or self._fall_back_late(link)):
-            text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             link.router.lose(link, text, error=link.handshake.error)
 
     def receive_head(self, link: Link, number: int | None, session: str | None) -> None:

@@ -172,7 +172,7 @@ def test_a_server_that_has_answered_initialize_is_not_left_over_a_question() -> 
 
 
 def test_a_session_whose_event_stream_cannot_be_opened_is_begun_anew_elsewhere() -> None:
-    """Its client waits for updates, and sends no request."""
+    """The client waits for updates, and sends no request."""
     play = playing()
     files, alice = play.server, play.client("alice")
     alice.meets(files, listens=True, able={"resources": {"subscribe": True}})
@@ -281,6 +281,24 @@ def test_an_address_that_does_not_answer_in_time_is_left_alone() -> None:
     alice.is_answered(greeting, error={"code": -31004})
     play.client("bob").meets(files)
     assert shown(play) == [(False, 0, 1), (True, 1, 0)]
+
+
+def test_a_server_known_to_be_without_sessions_that_is_silent_is_asked_at_the_next_address() -> None:
+    """Silence says nothing about the era then."""
+    play = playing(era=Era.STATELESS)
+    files = play.server
+    alice, bob = (play.client(name, "http", era=Era.STATELESS, principal=name) for name in ("alice", "bob"))
+    alice.meets(files)
+    went(play)
+    call = bob.asks("prompts/get", TOOL)
+    silent = files.is_asked("server/discover")
+    play.waits(Limits().probe_timeout_s)
+    files.is_closed(silent)
+    files.is_greeted()
+    files.answers(files.is_asked("prompts/get"))
+    bob.is_answered(call)
+    assert went(play)[:2] == [1, 0]
+    assert shown(play)[1] == (False, 0, 1)
 
 
 def test_an_operator_who_starts_the_server_makes_all_addresses_well() -> None:
