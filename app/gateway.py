@@ -224,7 +224,7 @@ async def running(
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
-            {server.id: upstream_of(server, names) for server in settings.servers if server.inspect},
+            {server.id: upstreams_of(server, names) for server in settings.servers if server.inspect},
             workspaces,
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
@@ -374,21 +374,27 @@ def _make_engine(
     )
 
 
-def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpoint | UnixAddress:
+def upstreams_of(server: Server, names: SettingNames = KEYS) -> tuple[ChildSpec | Endpoint | UnixAddress, ...]:
+    """Returns the addresses of a server, in the order of its plan."""
     upstream = server.upstream
     if upstream.command is not None:
-        return ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env)
-    assert upstream.url is not None
-    path = unix_path(upstream.url)
+        return (ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env),)
+    return tuple(upstream_at(server, url, names) for url in upstream.all_urls)
+
+
+def upstream_at(server: Server, url: str, names: SettingNames = KEYS) -> Endpoint | UnixAddress:
+    """Returns one of the addresses of a server. The proxy is chosen for each."""
+    upstream = server.upstream
+    path = unix_path(url)
     if path is not None:
         return UnixAddress(path)
     headers = tuple(upstream.headers.items())
     return Endpoint(
-        upstream.url,
+        url,
         headers,
         verify_tls=upstream.verify_tls,
         ca_file=upstream.ca_file,
-        proxy=_proxy_of(server, upstream.url, names),
+        proxy=_proxy_of(server, url, names),
         names=names,
     )
 
@@ -424,7 +430,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: Setti
     servers = {}
     for server in settings.servers:
         if not server.inspect:
-            endpoint = upstream_of(server, names)
+            (endpoint,) = upstreams_of(server, names)
             assert isinstance(endpoint, Endpoint)
             target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
             servers[server.id] = TransparentServer(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)

@@ -13,6 +13,7 @@ from .state.context import Context
 from .state.exchange import Exchange
 from .state.link import Link
 from .state.upstream_session import UpstreamSessionState
+from .upstream.addresses import Addresses
 from .upstream.handshake import Handshaker
 
 
@@ -20,6 +21,24 @@ class Command(enum.Enum):
     START = "start"  # allow the server to run, and start what can be started before a client connects
     STOP = "stop"  # end what runs, and start nothing until START
     RESTART = "restart"  # STOP, then START
+
+
+class AddressStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of a server that has several.
+
+    Attributes:
+        state: `well` (the last handshake there succeeded, or it may be tried again), `ill` (it failed, and is left
+            alone for a while), `unknown` (none was tried there yet).
+        sessions: the sessions with the server that are there.
+        failures: the failures in a row, those within one pause counted once.
+        last_error: the latest of them; "" if it has worked since.
+    """
+
+    name: str
+    state: str
+    sessions: int
+    failures: int
+    last_error: str
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,6 +64,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             None if there are none.
         revision: the protocol revision that the server speaks, once it has named it.
         capabilities: the names of the capabilities that it declared.
+        addresses: its addresses, if it has several.
         ready_at: the moment since which requests can pass, in the oldest such session; None if they cannot.
     """
 
@@ -65,6 +85,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     era: str | None
     revision: str | None
     capabilities: tuple[str, ...]
+    addresses: tuple[AddressStatus, ...] = ()
     ready_at: float | None
 
 
@@ -116,8 +137,22 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         era="both" if len(now) > 1 else next((era.value for era in now), None),
         revision=None if known is None else known.revision,
         capabilities=() if known is None else tuple(sorted(known.capabilities or ())),
+        addresses=_addresses(handshaker.addresses.get(id), context.now),
         ready_at=min(
             (link.upstream.ready_at for link in links if link.upstream.state is UpstreamSessionState.READY),
             default=None,
         ),
+    )
+
+
+def _addresses(addresses: Addresses | None, now: float) -> tuple[AddressStatus, ...]:
+    return tuple(
+        AddressStatus(
+            name=address.name,
+            state="ill" if not address.is_well(now) else "well" if address.has_outcome else "unknown",
+            sessions=address.links,
+            failures=address.failures,
+            last_error=address.last_error,
+        )
+        for address in (() if addresses is None else addresses.all)
     )

@@ -1,8 +1,8 @@
 """Metrics of a running proxy, in the text format of Prometheus.
 
 Each request builds them anew from what the engine reports: nothing is counted and nothing is kept here. Labels name
-servers and states only, because scraped metrics are stored for long and read by many. So no label names a task, a
-file, a session or a person.
+servers, the hosts of their URLs and states only, because scraped metrics are stored for long and read by many. So no
+label names a task, a file, a session or a person.
 """
 
 from __future__ import annotations
@@ -118,6 +118,17 @@ class _Counts(Collector):
             for server in self._servers:
                 counter.add_metric([server.id], getattr(server, value))
             yield counter
+        up = GaugeMetricFamily(
+            "isthmus_server_url_up", "1: new sessions may go to the URL; 0: it is left alone.", labels=["server", "url"]
+        )
+        sessions = GaugeMetricFamily(
+            "isthmus_server_url_sessions", "Sessions with the server that are at the URL.", labels=["server", "url"]
+        )
+        for server in self._servers:
+            for address in server.addresses:
+                up.add_metric([server.id, address.name], address.state != "ill")
+                sessions.add_metric([server.id, address.name], address.sessions)
+        yield from (up, sessions)
 
     def _of_tasks(self) -> Iterator[Metric]:
         numbers = GaugeMetricFamily(

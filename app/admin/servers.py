@@ -117,6 +117,7 @@ class ServerPages:
             "noise": status.noise,
             "differences": dict(status.differences),
             "last_error": status.last_error,
+            "urls": [msgspec.to_builtins(address) for address in status.addresses],
             "eras": status.eras,
             "era": status.era,
             "protocol_version": status.revision,

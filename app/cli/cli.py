@@ -38,7 +38,7 @@ from ..runtime.allocator import return_free_memory
 from ..runtime.certificates import unusable_certificate
 from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
-from ..runtime.probe import ServerReport, probe
+from ..runtime.probe import ServerReport, probe, probe_addresses
 from ..runtime.signals import Stop, stoppable
 from . import config_files, endpoints, wrap
 from .arguments import parser, token_of, why_unknown
@@ -331,6 +331,9 @@ async def _probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = F
             in_both_eras=is_asked_twice,
             timeout_s=PROBE_TIMEOUT_S,
         )
+        if is_thorough and server.upstream.urls is not None:
+            addresses = await probe_addresses(service.hub, server.id, VERSION, timeout_s=PROBE_TIMEOUT_S)
+            report = msgspec.structs.replace(report, addresses=addresses)
         stderr = service.stderr.get(server.id)
         if report.problem and stderr and LAST_WORDS not in report.problem:  # its process went on running
             report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
@@ -410,7 +413,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         output.say("\n".join([*banner.describe(settings, server, report), *era_lines]))
         is_translated = is_translated or bool(era_lines)
         is_answered = not report.problem or awaits_clients(server, report)
-        is_good = is_good and is_answered and not misfits(server, report)
+        is_reached = all(address.state != "ill" for address in report.addresses)
+        is_good = is_good and is_answered and is_reached and not misfits(server, report)
     for line in profile_lines:
         output.say(line)
     if is_translated:

@@ -182,6 +182,11 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         name = " ".join(short(part) for part in (report.name, report.version) if part) or "without a name"
         eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
         lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
+    for address in report.addresses:
+        failed = f": FAILED, {address.last_error}" if address.state == "ill" else ""
+        lines.append(
+            _plain(f"    url     {address.name}{failed or (': not tried' if address.state == 'unknown' else '')}")
+        )
     if report.tools is not None:
         tools = visible_tools(server, report)
         hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""

@@ -193,7 +193,7 @@ def table(servers: list[Json]) -> str:
         "NOISE",
         "LAST ERROR",
     ]
-    return aligned([heads, *map(_row, servers)])
+    return aligned([heads, *(row for server in servers for row in (_row(server), *map(_url_row, _urls(server))))])
 
 
 def aligned(rows: list[list[str]]) -> str:
@@ -222,6 +222,17 @@ def _row(server: Json) -> list[str]:
         short(str(server.get("last_error") or "")),
     ]
     return list(map(shown, cells))
+
+
+def _urls(server: Json) -> list[Json]:
+    """Returns the URLs of a server that has several."""
+    urls = server.get("urls")
+    return [url for url in urls if isinstance(url, dict)] if isinstance(urls, list) else []
+
+
+def _url_row(url: Json) -> list[str]:
+    known = {0: f"  {url.get('name')}", 3: url.get("state"), 4: url.get("sessions"), 9: url.get("failures")}
+    return [shown(known.get(column)) for column in range(11)] + [shown(short(str(url.get("last_error") or "")))]
 
 
 def shown(cell: object) -> str:

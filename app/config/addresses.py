@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -41,6 +43,19 @@ def unix_path(url: str) -> str | None:
     """Returns the path of a `unix:///path` URL; None if it is no such URL, or its path is not absolute."""
     found = re.fullmatch(r"(?i:unix)://(/[^?#\0]+)", url)
     return None if found is None else found[1]
+
+
+def shown_names(urls: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names under which the URLs of one server are shown: scheme, host and port, as paths and queries may
+    hold secrets, or the whole URL of a Unix socket. Of several with the same host, the later ones have a number."""
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for url in urls:
+        scheme, _, rest = url.partition("://")
+        bare = url if unix_path(url) is not None else f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}".lower()
+        seen[bare] += 1
+        names.append(f"{bare} ({seen[bare]})" if seen[bare] > 1 else bare)
+    return tuple(names)
 
 
 def is_for_this_machine(core: Core) -> bool:

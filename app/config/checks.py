@@ -211,7 +211,7 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
 
 def _process(key: str, server: Server) -> Iterator[Problem]:
     """Checks `share`, `warm` and `idle_stop_seconds`, which are about the processes of a server."""
-    url = server.upstream.url
+    url = next(iter(server.upstream.all_urls), None)
     if server.share == "none" and server.share_with != "caller":
         yield Problem(f"{key}.share_with", "it beside share only, and this server's is none")
     if server.share != "none" and server.has_files:

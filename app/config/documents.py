@@ -327,7 +327,7 @@ def _show(value: object, key: str = "") -> str:
         return json.dumps(value)
     if _SECRET.search(key) or not isinstance(value, (str, int, float)):
         return f"a value of type {type(value).__name__}"
-    if isinstance(value, str) and key.endswith("url"):
+    if isinstance(value, str) and re.search(r"url(s\[\d+\])?\Z", key):
         value = without_credentials(value)
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 80 else f"{shown[:76]}…"

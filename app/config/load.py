@@ -287,13 +287,19 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             auth = msgspec.structs.replace(auth, private_key=absolute(auth.private_key))
         elif isinstance(auth, Exchange | Enterprise) and auth.subject_token_file is not None:
             auth = msgspec.structs.replace(auth, subject_token_file=absolute(auth.subject_token_file))
-        url, transport = upstream.url, upstream.transport
-        if url is not None:
-            url, transport = settle(url, transport)
+        settled = [settle(url, upstream.transport) for url in upstream.all_urls]
+        url, transport = settled[0] if settled else (None, upstream.transport)
         return msgspec.structs.replace(
             server,
             upstream=msgspec.structs.replace(
-                upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport, auth=auth
+                upstream,
+                command=command,
+                cwd=cwd,
+                ca_file=ca_file,
+                url=url,
+                urls=tuple(each for each, _ in settled) if len(settled) > 1 else None,
+                transport=transport,
+                auth=auth,
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
             hard_linked_roots=tuple(map(absolute, server.hard_linked_roots)),

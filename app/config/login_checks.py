@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...core.logins.challenges import split_scope
-from ...core.logins.metadata import is_issuer, is_requestable
+from ...core.logins.metadata import is_issuer, is_requestable, origin_of
 from ..base.problem import Problem
 from .access_settings import Auth
 from .login_settings import ClientCredentials, Enterprise, Exchange, Login, OAuth
@@ -30,13 +30,20 @@ def check_auth(key: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[
     auth, at = upstream.auth, f"{key}.auth"
     if auth is None:
         return
-    if upstream.url is None or upstream.url.startswith("unix:"):
+    urls = upstream.all_urls
+    if not urls or urls[0].startswith("unix:"):
         yield Problem(at, "auth beside an http or ws URL only: a command has its credentials in env")
         return
     if not is_inspected:
         yield Problem(at, "auth without inspect: false, which hands requests on as they are")
-    if not is_requestable(http_url(upstream.url)):
-        yield Problem(f"{key}.url", "https:// beside auth, as others on the way would see the tokens")
+    for i, url in enumerate(urls):
+        if not is_requestable(http_url(url)):
+            where = f"{key}.url" if upstream.urls is None else f"{key}.urls[{i}]"
+            yield Problem(where, "https:// beside auth, as others on the way would see the tokens")
+    is_one = len({origin_of(http_url(url)) for url in urls if is_requestable(http_url(url))}) <= 1
+    if not is_one and (auth.issuer is None or auth.resource in ("auto", "none")):
+        right = "URLs of one origin beside auth, or auth.issuer and auth.resource, which say what the tokens are for"
+        yield Problem(f"{key}.urls", right, "got several origins")
     if any(name.lower() == _AUTHORIZATION for name in upstream.headers):
         yield Problem(f"{key}.headers.Authorization", "no Authorization beside auth, which sets it")
     if any(sent.lower() == _AUTHORIZATION for _, sent in upstream.passes):

@@ -32,7 +32,7 @@ from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from . import profile_settings
 from .access import to_rules
-from .addresses import is_for_this_machine, settle
+from .addresses import is_for_this_machine, settle, shown_names
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .login_checks import logs_in_callers
 from .profiles import profiles_of, servers_of
@@ -197,6 +197,7 @@ def _server_plan(
     return ServerPlan(
         id=server.id,
         kind=_kind(server.upstream),
+        addresses=shown_names(server.upstream.urls or ()),
         names=names,
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),

@@ -222,7 +222,7 @@ Transport = Literal["auto", "streamable_http", "sse", "websocket", "unix"]
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The way to a server: a command to start, or a URL."""
+    """The way to a server: a command to start, a URL, or several."""
 
     command: Annotated[
         Texts | None, about("Program and arguments. A program with a slash in it starts from the file's folder.")
@@ -235,6 +235,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         about(
             "Where the server listens, http(s):// or ws(s)://; sse+http:// and sse+https:// name sse as well; "
             "unix:///path is a Unix domain socket on which it speaks as on stdio."
+        ),
+    ] = None
+    urls: Annotated[
+        Texts | None,
+        about(
+            "Several URLs of one server, in place of url. A session is at one of them, and stays there; a new one goes "
+            "to the URL with the fewest, among those that can be connected to. What else is said here holds at each."
         ),
     ] = None
     transport: Annotated[
@@ -268,6 +275,11 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auth: Annotated[Login | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
 
     @property
+    def all_urls(self) -> tuple[str, ...]:
+        """The URL, or all of them; none beside a command."""
+        return self.urls or (() if self.url is None else (self.url,))
+
+    @property
     def passes(self) -> tuple[tuple[str, str], ...]:
         """`pass_headers` as pairs: the name in the client's request, and the name sent to the server."""
         given = self.pass_headers
@@ -296,6 +308,7 @@ _ONE_OF = {
     "oneOf": [
         {"required": ["command"], "properties": {"command": {"type": ["array", "string"]}}},
         {"required": ["url"], "properties": {"url": {"type": "string"}}},
+        {"required": ["urls"], "properties": {"urls": {"type": ["array", "string"]}}},
     ]
 }
 

@@ -20,18 +20,24 @@ _ANY_URL: Final = (
     "or unix:/// and the path of a socket"
 )
 _SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
+URLS_MAX: Final = 32
+"""The most URLs of one server: each new session looks at all of them."""
 
 
 def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Iterator[Problem]:
     yield from check_auth(key, upstream, is_inspected=is_inspected)
-    if upstream.command is None and upstream.url is None:
+    given = [name for name in ("command", "url", "urls") if getattr(upstream, name) is not None]
+    if not given:
         yield Problem(key, "one of command and url", "neither command nor url")
-    elif upstream.command is not None and upstream.url is not None:
-        yield Problem(key, "one of command and url", "both command and url")
+    elif len(given) > 1:
+        yield Problem(key, "one of command and url", f"both {' and '.join(given)}")
     elif upstream.command is not None:
         yield from _command(key, upstream)
-    elif upstream.url is not None:
-        yield from _endpoint(key, upstream, upstream.url, is_inspected=is_inspected)
+    else:
+        if upstream.urls is not None:
+            yield from _urls(f"{key}.urls", upstream, is_inspected=is_inspected)
+        elif upstream.url is not None:
+            yield from _endpoint(key, f"{key}.url", upstream, upstream.url, is_inspected=is_inspected)
         yield from check_pass_headers(key, upstream)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
@@ -39,35 +45,61 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
         if upstream.ca_file is not None:
             yield from check_path(f"{key}.ca_file", upstream.ca_file)
         if upstream.proxy is not None:
-            yield from _proxy(f"{key}.proxy", upstream.proxy, upstream.url)
+            for url in upstream.all_urls[:1]:  # they have one transport
+                yield from _proxy(f"{key}.proxy", upstream.proxy, url)
 
 
-def _endpoint(key: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
+def _urls(at: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[Problem]:
+    """Checks the URLs of a server with several: each by itself, and that they differ and have one transport."""
+    assert upstream.urls is not None
+    key = at.rpartition(".")[0]
+    if not is_inspected:
+        yield Problem(at, "url beside inspect: false: requests are handed on to one server", "got urls")
+        return
+    if not 1 <= len(upstream.urls) <= URLS_MAX:
+        yield Problem(at, f"1 to {URLS_MAX} URLs", f"got {len(upstream.urls)}")
+        return
+    seen: set[str] = set()
+    transports: set[str] = set()
+    for i, url in enumerate(upstream.urls):
+        found = list(_endpoint(key, f"{at}[{i}]", upstream, url, is_inspected=is_inspected))
+        # What is said of headers holds for all URLs, and is said once.
+        yield from (problem for problem in found if i == 0 or problem.key.startswith(at))
+        settled, transport = settle(url, upstream.transport)
+        transports.add(transport)
+        if settled in seen:
+            yield Problem(f"{at}[{i}]", "each URL once", "got one again")
+        seen.add(settled)
+    if len(transports) > 1:
+        yield Problem(at, "URLs of one transport", f"got {' and '.join(sorted(transports))}")
+
+
+def _endpoint(key: str, at: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
     transport, headers = upstream.transport, upstream.headers
     schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
     if seen not in schemes and seen != "sse":
         right = f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
-        yield Problem(f"{key}.url", _ANY_URL if schemes is SCHEMES["auto"] else right)
+        yield Problem(at, _ANY_URL if schemes is SCHEMES["auto"] else right)
         return
     if not is_inspected and (transport not in (None, "auto") or seen in (*_SSE_SCHEMES, "unix")):
-        yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
+        yield Problem(at, "a URL without a transport beside inspect: false: nothing is looked into")
         return
     url, settled = settle(url, transport)
     if settled == "sse" and upstream.era == "stateless":
         yield Problem(f"{key}.era", "auto or handshake: HTTP+SSE is a transport of revision 2024-11-05")
     if settled == "unix":
-        yield from _unix(key, url, headers)
+        yield from _unix(key, at, url, headers)
         return
-    found = [*check_url(f"{key}.url", url, schemes=_SERVER_SCHEMES), *check_headers(f"{key}.headers", headers)]
+    found = [*check_url(at, url, schemes=_SERVER_SCHEMES), *check_headers(f"{key}.headers", headers)]
     yield from found or check_usable(key, url, headers)
 
 
-def _unix(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+def _unix(key: str, at: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     path = unix_path(url)
     if path is None:
-        yield Problem(f"{key}.url", "unix:// and the absolute path of a socket, such as unix:///run/server.sock")
+        yield Problem(at, "unix:// and the absolute path of a socket, such as unix:///run/server.sock")
     elif len(path.encode()) > UNIX_PATH_MAX_BYTES:
-        yield Problem(f"{key}.url", f"a socket's path of at most {UNIX_PATH_MAX_BYTES} bytes")
+        yield Problem(at, f"a socket's path of at most {UNIX_PATH_MAX_BYTES} bytes")
     if headers:
         yield Problem(f"{key}.headers", "headers beside an http or ws URL only: a Unix socket carries none")
 

@@ -74,7 +74,7 @@ class Hub:
         self,
         make_engine: Callable[[float], BulkEngine],
         plan: Plan,
-        upstreams: Mapping[str, UpstreamAddress],
+        upstreams: Mapping[str, UpstreamAddress | tuple[UpstreamAddress, ...]],
         workspaces: Workspaces,
         limits: Limits,
         *,

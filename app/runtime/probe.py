@@ -5,6 +5,7 @@ The session ends with the probe. Its handshake is not handed to the first client
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from ...core.base.name_filter import NameFilter
 from ...core.base.revisions import LATEST_MODERN
 from ...core.bridge.request_meta import RequestMeta, add
 from ...core.jsonrpc import envelope
-from ...core.status import Status
+from ...core.status import AddressStatus, Status
 from ...transports.memory import MemoryClient
 from .hub import Hub
 from .own_sessions import CLOSED, OwnSession, Refusal
@@ -42,6 +43,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
         is_unasked: nothing was sent to it.
         is_transparent: it is not inspected, so a connection was tried instead of a session.
         status: the HTTP status of the response that was the problem; 0 if there was none.
+        addresses: its URLs, if it has several and all of them were tried.
     """
 
     id: str
@@ -58,6 +60,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     is_unasked: bool = False
     is_transparent: bool = False
     status: int = 0
+    addresses: tuple[AddressStatus, ...] = ()
 
 
 async def probe(
@@ -97,6 +100,28 @@ async def probe(
         finally:
             session.leave()
     return report
+
+
+async def probe_addresses(hub: Hub, server: str, version: str, *, timeout_s: float) -> tuple[AddressStatus, ...]:
+    """Returns the status of each URL of a server, after a session was begun at each; empty if it has only one.
+
+    As many sessions are open at once as there are URLs, so the engine spreads them over all that are not ill.
+    """
+    sessions = [
+        OwnSession(hub, server, version, sees_hidden=True, is_brief=True) for _ in _status(hub, server).addresses
+    ]
+    async with anyio.create_task_group() as tasks:
+        for session in sessions:
+            tasks.start_soon(session.run)
+        with anyio.move_on_after(timeout_s):
+            for session in sessions:
+                with contextlib.suppress(Refusal):
+                    await session.greeting()
+            await hub.wait_until(lambda: _status(hub, server).state != "starting")
+        found = _status(hub, server).addresses
+        for session in sessions:
+            session.leave()
+    return found
 
 
 def _introduced(server: str, greeting: bytes) -> ServerReport:

@@ -40,7 +40,7 @@ class Upstreams:
 
     Args:
         plans: the servers by id.
-        addresses: the address of each server by id.
+        addresses: the address of each server by id; of one that has several, all in the order of the plan.
         client: the HTTP client; must stay open as long as this is used.
         replies: bounds the messages that are arriving from all servers.
         log_server: called with (server, line) for each line that a child process writes to stderr, and for other
@@ -52,7 +52,7 @@ class Upstreams:
     def __init__(
         self,
         plans: Mapping[str, ServerPlan],
-        addresses: Mapping[str, UpstreamAddress],
+        addresses: Mapping[str, UpstreamAddress | tuple[UpstreamAddress, ...]],
         workspaces: Workspaces,
         limits: Limits,
         port: Port,
@@ -73,7 +73,7 @@ class Upstreams:
         self._client = client
         self._replies = replies
         self._log_server = log_server
-        self._dialers: dict[str, Dialer] = {}  # of WebSocket servers, kept for their TLS context
+        self._dialers: dict[Endpoint, Dialer] = {}  # of WebSocket servers, kept for their TLS context
 
     def reach(self, target: Target, channel: ChannelId) -> tuple[Outlet, Callable[[], Awaitable[None]] | None]:
         """Returns the writing end of a new channel, and a coroutine function to run for it, if there is one.
@@ -82,6 +82,8 @@ class Upstreams:
             LocalProtocolError: the request cannot be sent as HTTP. Nothing was started.
         """
         upstream = self._addresses[target.server]
+        if isinstance(upstream, tuple):
+            upstream = upstream[0 if isinstance(target, Spawn) else target.address]
         if isinstance(upstream, MemoryUpstream):
             server = MemoryServer(self._port)
             return server, partial(_serve_memory, upstream, server)
@@ -138,9 +140,9 @@ class Upstreams:
         if is_websocket(endpoint.url):
             from ...transports.websocket.client import SocketServer  # late: wsproto loads slowly
 
-            dialer = self._dialers.get(target.server)
+            dialer = self._dialers.get(endpoint)
             if dialer is None:
-                dialer = self._dialers[target.server] = Dialer(endpoint, endpoint.address(), self._limits)
+                dialer = self._dialers[endpoint] = Dialer(endpoint, endpoint.address(), self._limits)
             return SocketServer(
                 dialer, endpoint, target.headers, channel, self._port, self._limits, share=share, tokens=tokens
             )

@@ -114,6 +114,8 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     headers: Headers = ()
     principal: str = ""
     """The principal whose login the request is sent with; "": the proxy's own, or none."""
+    address: int = 0
+    """The place of the address in `ServerPlan.addresses`; 0 where a server has one."""
 
 
 class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -136,6 +138,8 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """True for a subscription, whose event stream stays open until one side ends it."""
     principal: str = ""
     """The principal whose login the request is sent with; "": the proxy's own, or none."""
+    address: int = 0
+    """The place of the address in `ServerPlan.addresses`; 0 where a server has one."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -154,6 +158,8 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """True if the stream carries the rest of one request's reply, which has an end."""
     principal: str = ""
     """The principal whose login the request is sent with; "": the proxy's own, or none."""
+    address: int = 0
+    """The place of the address in `ServerPlan.addresses`; 0 where a server has one."""
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -166,6 +172,8 @@ class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     cookies: Cookies = ()
     principal: str = ""
     """The principal whose login the request is sent with; "": the proxy's own, or none."""
+    address: int = 0
+    """The place of the address in `ServerPlan.addresses`; 0 where a server has one."""
 
 
 Target = Spawn | Join | Post | Listen | Delete

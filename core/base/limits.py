@@ -427,8 +427,8 @@ class Limits(
     """Processes of one server that fail in a row, over all sessions, after which it is left alone. At it: error -31004,
     with the last cause, for all sessions."""
     crash_loop_pause_s: float = 30.0
-    """Time for which it is left alone, doubled with each further failure up to `crash_loop_pause_max_s`. At it: the
-    next request starts it."""
+    """Time for which it is left alone, doubled with each further failure up to `crash_loop_pause_max_s`; the same for a
+    URL of a server that has several, from its first failure. At it: the next request starts it."""
     crash_loop_pause_max_s: float = 300.0
     """Longest such pause: a repaired server is tried again within minutes, or at once by an operator's order. At it:
     the pause stays as long."""

@@ -223,6 +223,9 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Id
     kind: Kind
+    addresses: tuple[str, ...] = ()
+    """The server's addresses, as people are shown them, so without credentials. Each session is at one of them, which
+    orders to connect name by its place (`Post.address`). Empty: one that needs no name."""
     consumers: tuple[UploadConsumer, ...] = ()
     producers: tuple[ArtifactProducer, ...] = ()
     session_retries: Count = 1

@@ -436,15 +436,17 @@ class ProfileRouter:
     def link_of(self, exchange: Exchange) -> Link | None:
         return None
 
-    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+    def earlier_link_of(
+        self, session: Session, exchange: Exchange, upstream: str, revision: str, address: str = ""
+    ) -> Link:
         raise AssertionError("a front has no tasks")
 
     def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
         found = self._fronts[session.sid].sent_on.get(exchange.key)
         return ("", None) if found is None else (found[0].server, found[1].params)
 
-    def session_with(self, session: Session) -> tuple[str, str]:
-        return "", ""
+    def session_with(self, session: Session) -> tuple[str, str, str]:
+        return "", "", ""
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         pass

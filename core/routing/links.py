@@ -178,7 +178,9 @@ class Links:
         self.by_sid[session.sid] = link
         self.links[link.id] = link
 
-    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+    def earlier_link_of(
+        self, session: Session, exchange: Exchange, upstream: str, revision: str, address: str = ""
+    ) -> Link:
         """Returns the link on which a task of an earlier run is polled.
 
         It uses the upstream session that the task was begun in, if there was one, because some servers know a task in
@@ -196,7 +198,7 @@ class Links:
             )
             link.attach(session)
             self.links[link.id] = link
-            self._handshaker.go_on(link, upstream, revision)
+            self._handshaker.go_on(link, upstream, revision, address)
         exchange.go_by(link.id)
         return link
 
@@ -263,6 +265,7 @@ class Links:
         self._failures.cancel_timers(link)
         upstream = link.upstream
         is_told = upstream.state is not UpstreamSessionState.IDLE and self._failures.send_delete(link)
+        self._handshaker.leave(link)
         upstream.step(UpstreamSessionInput.CLOSE)
         self._failures.leave(link, reason)
         self._failures.leave_stream(link, reason, is_told=is_told)
@@ -277,6 +280,8 @@ class Links:
         ones."""
         plan, health = self._context.servers[id], self._handshaker.health[id]
         health.receive_order(is_stopped=False)
+        if (addresses := self._handshaker.addresses.get(id)) is not None:
+            addresses.receive_order()
         if plan.sharing is not Sharing.NONE and not plan.logs_in_callers:
             link = self._shared_link(plan, principal="")
             if link.upstream.state is UpstreamSessionState.IDLE:

@@ -359,20 +359,24 @@ class Router:
         """Returns the link that carries a request; None if it has ended."""
         return self.links.link_of(exchange)
 
-    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+    def earlier_link_of(
+        self, session: Session, exchange: Exchange, upstream: str, revision: str, address: str = ""
+    ) -> Link:
         """Returns the link on which a task of an earlier run is polled."""
-        return self.links.earlier_link_of(session, exchange, upstream, revision)
+        return self.links.earlier_link_of(session, exchange, upstream, revision, address)
 
     def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
         """Returns the server of a request, and its params there."""
         return session.server, exchange.params
 
-    def session_with(self, session: Session) -> tuple[str, str]:
-        """Returns the upstream's `Mcp-Session-Id` and the revision of that session; empty texts if it has none."""
+    def session_with(self, session: Session) -> tuple[str, str, str]:
+        """Returns the upstream's `Mcp-Session-Id`, the revision of that session and the name of its address; empty
+        texts if it has none."""
         link = self.links.by_sid[session.sid]
         if link.is_stateless or link.upstream.session is None:
-            return "", ""
-        return link.upstream.session, link.upstream.revision or ""
+            return "", "", ""
+        address = link.plan.addresses[link.address] if link.plan.addresses else ""
+        return link.upstream.session, link.upstream.revision or "", address
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         """Leaves a server's task running when this process ends."""

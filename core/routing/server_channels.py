@@ -189,6 +189,8 @@ class ServerChannels(ChannelHandler):
                     return
                 if self._handshaker.processes.restart_after(link.plan.id, overlapped=overlapped) is Restart.CONFLICT:
                     reason = explain(reason, link.plan.names.share)
+            if not role.is_process and self._handshaker.move_on(link, cause):
+                return
             has_tried = link.is_stateless and cause.end is not End.UNREACHABLE
             if has_tried and self._handshaker.turn(link, is_said=False):
                 return  # some servers exit on a request that they do not know
@@ -211,6 +213,9 @@ class ServerChannels(ChannelHandler):
             return
         if cause.stale and not role.is_repeated:
             self._handshaker.listen(link, is_repeated=True)
+            return
+        if cause.end is End.UNREACHABLE and self._handshaker.must_leave(link, cause):
+            self._failures.lose(link, describe(cause), is_unknown=True)
             return
         # A server without GET streams may refuse each with 404 or 400. One that granted a stream before means that it
         # has forgotten the session.
@@ -237,6 +242,7 @@ class ServerChannels(ChannelHandler):
 
     def _receive_post_close(self, link: Link, role: UpstreamPostRole, cause: Cause) -> None:
         is_lost = denies_session(cause, names_session=role.names_session)
+        is_left = cause.end is End.UNREACHABLE and is_current(role) and self._handshaker.must_leave(link, cause)
         entry = link.settle(role.number)
         if isinstance(entry, Exchange) and entry.is_lasting:
             self._dispatcher.receive_cut_off(link, entry)
@@ -294,6 +300,8 @@ class ServerChannels(ChannelHandler):
             self._session_checks.suspect(link, cause, names_session=role.names_session)
         if is_lost and is_current(role):
             self._failures.lose(link, "it forgot the session", is_forgotten=True)
+        elif is_left:
+            self._failures.lose(link, describe(cause), is_unknown=True)
         elif link.queue and link.upstream.state is UpstreamSessionState.READY:
             self._handshaker.flush(link)
         elif link.queue:
@@ -315,6 +323,8 @@ class ServerChannels(ChannelHandler):
         if own_request.purpose == "replay":
             self._dispatcher.receive_replay(link, own_request, is_done=False)
         elif own_request.purpose in ("initialize", "discover"):
+            if self._handshaker.move_on(link, cause):
+                return
             if not self._handshaker.receive_refusal(link, own_request.purpose, cause):
                 error = handshake_error_of(link, cause)
                 self._failures.lose(link, describe(cause), error=error_with_first(link, error))

@@ -26,6 +26,7 @@ class Handshake:
         tried: eras that failed; True: the server said so, False: it was silent.
         error: the error that the first of them failed with.
         words: what the server said in its first refusal.
+        failed_addresses: the addresses that failed in this attempt, by their places, and how.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Handshake:
         "denial",
         "dialled_with",
         "error",
+        "failed_addresses",
         "noise",
         "refusal",
         "refused_initialize",
@@ -60,6 +62,11 @@ class Handshake:
         self.tried: Mapping[Era, bool] = NONE
         self.was_asked_again = False
         self.answered: Frame | None = None
+        self.failed_addresses: Mapping[int, str] = NONE
+
+    def receive_failed_addresses(self, failed: Mapping[int, str]) -> None:
+        """Records further addresses that failed in this attempt."""
+        self.failed_addresses = {**self.failed_addresses, **failed}
 
     def receive_denial(self, denial: Cause | None) -> None:
         """Handles a refusal: of the client's credentials, or, for None, for another reason."""
@@ -123,6 +130,7 @@ class Handshake:
         self.result = shown
         self.refusal = self.error = None
         self.words = ""
+        self.failed_addresses = NONE
 
     def begin_replay(self, count: int) -> None:
         """Begins to restore `count` settings."""

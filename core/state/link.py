@@ -121,6 +121,7 @@ class Link:
 
     __slots__ = (
         "abilities",
+        "address",
         "answered_tokens",
         "channel",
         "children",
@@ -194,6 +195,7 @@ class Link:
         # Connection and open requests
         self.upstream = UpstreamSession(initialize, limits)  # the state machine of the connection
         self.is_pipe = plan.kind is not Kind.HTTP  # one two-way stream carries all messages: no POST for each
+        self.address = 0  # the place of the address in the plan that it is connected to
         self.channel: ChannelId | None = None  # that two-way stream, if it is open
         self.children = 0  # processes that were started and are not known to have ended
         self.cookies = CookieStore(limits)  # cookies that the server has set in this upstream session
@@ -250,12 +252,27 @@ class Link:
 
     # --- Connection -------------------------------------------------------------------------------------------------
 
-    def begin_handshake(self, *, is_event_pipe: bool) -> None:
+    def begin_handshake(self, *, is_event_pipe: bool, address: int = 0) -> None:
         """Begins a handshake in a new upstream session. `is_event_pipe` if the server speaks HTTP+SSE."""
         self.upstream.receive_need()
+        self._begin(address, is_event_pipe=is_event_pipe)
+
+    def begin_elsewhere(self, address: int, *, is_event_pipe: bool) -> None:
+        """Begins the handshake anew at another address of the server."""
+        failed = self.handshake.failed_addresses
+        self.upstream.receive_redialled()
+        self._begin(address, is_event_pipe=is_event_pipe)
+        self.handshake.receive_failed_addresses(failed)
+
+    def _begin(self, address: int, *, is_event_pipe: bool) -> None:
+        self.address = address
         self.handshake.begin(self.headers)
-        self.cookies.clear()  # cookies belong to the session before
+        self.cookies.clear()  # cookies belong to the session before, and to its address
         self.is_pipe = is_event_pipe or self.plan.kind is not Kind.HTTP
+
+    def use_address(self, address: int) -> None:
+        """Goes on with a session of an earlier run at that address."""
+        self.address = address
 
     def fall_back(self, refusal: Cause) -> None:
         """Goes on with HTTP+SSE, after the server has refused Streamable HTTP."""

@@ -75,7 +75,9 @@ class SessionRouter(Protocol):
     def link_of(self, exchange: Exchange) -> Link | None:
         """Returns the link that carries a request; None if it has ended."""
 
-    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+    def earlier_link_of(
+        self, session: Session, exchange: Exchange, upstream: str, revision: str, address: str = ""
+    ) -> Link:
         """Returns a link to the server of a task that an earlier run began.
 
         Args:
@@ -86,8 +88,9 @@ class SessionRouter(Protocol):
     def server_of(self, session: Session, exchange: Exchange) -> tuple[str, bytes | None]:
         """Returns the server of a request that is open, and the params of the request there; "" if it has none."""
 
-    def session_with(self, session: Session) -> tuple[str, str]:
-        """Returns the `Mcp-Session-Id` of the session with the server, and its revision; "" where there is none."""
+    def session_with(self, session: Session) -> tuple[str, str, str]:
+        """Returns the `Mcp-Session-Id` of the session with the server, its revision, and the name of its address; ""
+        where there is none."""
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         """Leaves a call to its server, which goes on with it though its session ends."""

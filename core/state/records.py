@@ -162,6 +162,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         is_remote: its server may go on with it without this process.
         upstream_session: the `Mcp-Session-Id` that it was begun with, if any: some servers find it only with that.
         upstream_revision: the revision of that session.
+        upstream_address: the name of the address where that session is, if its server has several.
         outcome: the result, or the error object, as JSON text; "" if there is none, or it is in `blob`.
         is_error: the outcome is an error object.
         blob: where the outcome is, if it is too large for a record.
@@ -186,6 +187,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_remote: bool = False
     upstream_session: str = ""
     upstream_revision: str = ""
+    upstream_address: str = ""
     outcome: str = ""
     is_error: bool = False
     blob: str | None = None

@@ -108,7 +108,8 @@ class Task(Machine[TaskState, TaskInput]):
         message: the status message, for people.
         upstream_task: the server's own task id, if it is a task there; else "".
         is_remote: the server may work on it whatever becomes of this process.
-        upstream_session: the `Mcp-Session-Id` that it was begun with, and the revision of that session.
+        upstream_session: the `Mcp-Session-Id` that it was begun with, the revision of that session, and the name of
+            its address, where the server has several.
         questions: its open questions, by key.
         told: the numbers of those that the client was sent.
         outcome: its outcome, unless that is in `blob`.
@@ -186,7 +187,7 @@ class Task(Machine[TaskState, TaskInput]):
         self.message = ""
         self.upstream_task = ""
         self.is_remote = False
-        self.upstream_session: tuple[str, str] = ("", "")
+        self.upstream_session: tuple[str, str, str] = ("", "", "")
         self.questions: dict[str, TaskQuestion] = {}
         self.told: set[int] = set()
         self.outcome: Outcome | None = None
@@ -209,7 +210,7 @@ class Task(Machine[TaskState, TaskInput]):
         self.updated_at, self.updated_at_unix = record.updated_at, now_unix
         self.message = record.message
         self.upstream_task, self.is_remote = record.upstream_task, record.is_remote
-        self.upstream_session = record.upstream_session, record.upstream_revision
+        self.upstream_session = record.upstream_session, record.upstream_revision, record.upstream_address
         self.is_error, self.size_bytes, self.blob = record.is_error, record.size_bytes, record.blob
         if record.status not in (TaskState.WORKING, TaskState.INPUT_REQUIRED):
             self.state = record.status
@@ -237,7 +238,7 @@ class Task(Machine[TaskState, TaskInput]):
     # --- The server's task ------------------------------------------------------------------------------------------
 
     def receive_handle(
-        self, created: TaskFields, upstream_session: tuple[str, str] | None, *, ttl_max_ms: int, now_unix: float
+        self, created: TaskFields, upstream_session: tuple[str, str, str] | None, *, ttl_max_ms: int, now_unix: float
     ) -> None:
         """Handles the handle of the server's task.
 

@@ -7,8 +7,8 @@ time.
 
 The machine rests in IDLE, where there is no session. DIAL begins an incarnation: in DIALING a process is started, or a
 connection made; an HTTP server needs neither. CONNECTED leads to INITIALIZING: `initialize`, or, for a server of
-unknown era, `server/discover` was sent. REDIAL leads back, to try the server over another transport or in the other
-era.
+unknown era, `server/discover` was sent. REDIAL leads back, to try the server over another transport, in the other
+era, or at another address.
 
 INITIALIZED means that the server answered `initialize`. In CONFIRMING `notifications/initialized` is sent, and must
 arrive before anything else; CONFIRMED says that it did. In LISTENING the GET stream is opened, so that no server
@@ -58,7 +58,7 @@ class UpstreamSessionInput(Symbol):
 
     DIAL = "dial"  # a handshake begins
     CONNECTED = "connected"  # the process runs, or the connection is open
-    REDIAL = "redial"  # another transport or era is tried
+    REDIAL = "redial"  # another transport, era or address is tried
     INITIALIZED = "initialized"  # `initialize` was answered
     DISCOVERED = "discovered"  # `server/discover` was answered, which is the whole handshake then
     CONFIRMED = "confirmed"  # `notifications/initialized` arrived
@@ -160,6 +160,14 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         self.incarnation += 1
         self.session = None
         self.is_denied = False
+
+    def receive_redialled(self) -> None:
+        """Begins the handshake anew, at another address of the server: a new incarnation, so that nothing which the
+        first address still sends counts."""
+        if self.state is UpstreamSessionState.INITIALIZING:
+            self.step(UpstreamSessionInput.REDIAL)
+        assert self.state is UpstreamSessionState.DIALING
+        self.incarnation += 1
 
     def forget_session(self) -> None:
         """Forgets the `Mcp-Session-Id`: the server is spoken to in another era, and has yet to name one."""

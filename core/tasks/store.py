@@ -168,6 +168,7 @@ def record_of(
         is_remote=task.is_remote,
         upstream_session=task.upstream_session[0],
         upstream_revision=task.upstream_session[1],
+        upstream_address=task.upstream_session[2],
         outcome="" if blob is not None or task.blob is not None or known is None else known.data.decode(),
         is_error=outcome.is_error if outcome is not None else task.is_error,
         blob=blob or task.blob,

@@ -10,6 +10,7 @@ from ..base.plan import Kind
 from ..state.context import Context
 from ..state.link import Link
 from ..state.upstream_channels import DuplexRole
+from .addresses import Addresses
 from .health import Health
 from .processes import Processes
 from .warm_pool import WarmPool
@@ -24,14 +25,27 @@ class Dialer:
     Attributes:
         processes: all processes.
         warm_pool: the spare ones.
+        addresses: the addresses of each server that has several, by its id.
     """
 
     def __init__(self, context: Context, health: dict[str, Health], connected: Callable[[Link], None]) -> None:
         self.processes = Processes(context)
         self.warm_pool = WarmPool(context, self.processes)
+        self.addresses = {
+            id: Addresses(plan.addresses, context.limits)
+            for id, plan in context.servers.items()
+            if len(plan.addresses) > 1
+        }
         self._context = context
         self._health = health
         self._connected = connected
+
+    def choose(self, link: Link) -> int:
+        """Chooses the address for a new session of the link. Returns its place."""
+        addresses = self.addresses.get(link.plan.id)
+        place = 0 if addresses is None else addresses.place(link.id, self._context.now)
+        assert place is not None, "nothing is left out"
+        return place
 
     def reach(self, link: Link) -> None:
         """Connects to the link's server, or takes a spare process. HTTP needs no connection: the link is connected at
@@ -83,4 +97,5 @@ class Dialer:
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
         """Connects to the server's two-way stream."""
         role = DuplexRole(link, is_process=False, is_repeated=is_repeated)
-        link.connect(self._context.dial(role, Join(link.plan.id, link.headers, principal=link.logs_in_as)))
+        target = Join(link.plan.id, link.headers, principal=link.logs_in_as, address=link.address)
+        link.connect(self._context.dial(role, target))

@@ -133,6 +133,7 @@ class Failures:
 
     def _release(self, link: Link, reason: str) -> None:
         """Closes the channels of a lost upstream session, and settles all that waits on it."""
+        self._handshaker.leave(link)
         self.cancel_timers(link)
         for receive_lost in link.interceptors.receive_lost:
             receive_lost(link, reason)
@@ -195,6 +196,7 @@ class Failures:
             link.headers,
             link.cookies.pairs,
             principal=link.logs_in_as,
+            address=link.address,
         )
         if link.parting:
             self._postponed_deletes[link.id] = target  # cancellations must reach the session before its end

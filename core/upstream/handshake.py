@@ -41,6 +41,7 @@ from ..wire.http.failure import (
     error_in,
     words_in,
 )
+from .addresses import is_of_address
 from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_evidence, is_modern
 from .health import Health
@@ -57,6 +58,7 @@ class Handshaker:
         server_eras: the eras that each server speaks, by its id.
         processes: the processes of all servers.
         warm_pool: the spare ones.
+        addresses: the addresses of each server that has several, by its id.
     """
 
     def __init__(self, context: Context, sessions: Sessions, writer: UpstreamWriter) -> None:
@@ -65,6 +67,7 @@ class Handshaker:
         self._dialer = Dialer(context, self.health, self._begin)
         self.processes = self._dialer.processes
         self.warm_pool = self._dialer.warm_pool
+        self.addresses = self._dialer.addresses
         self._context = context
         self._sessions = sessions
         self._writer = writer
@@ -92,13 +95,61 @@ class Handshaker:
         if fault is not None:
             link.router.give_up(link, fault)
             return
-        is_event_pipe = link.plan.id in self._event_pipes
-        link.begin_handshake(is_event_pipe=is_event_pipe)
+        link.begin_handshake(address=self._dialer.choose(link), is_event_pipe=link.plan.id in self._event_pipes)
         at = self._context.now + self.start_timeout_s(link)
         self._context.timers.set(("start", link.id), at, "upstream start")
+        self._reach(link)
+
+    def _reach(self, link: Link) -> None:
+        """Connects to the server, and begins the handshake in the era that is tried first."""
+        is_event_pipe = link.plan.id in self._event_pipes
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
         link.speak(self.server_eras[link.plan.id].choose(wanted, self._context.now))
         self._dialer.reach(link)
+
+    def move_on(self, link: Link, cause: Cause) -> bool:
+        """Begins the handshake at another address, after this one failed. False if there is none that this attempt has
+        not tried, or the failure would be the same there.
+
+        Only what begins a session is sent twice: whoever sent a request waits until there is a session.
+        """
+        return is_of_address(cause, link.era) and self._move_on(link, describe(cause))
+
+    def _move_on(self, link: Link, reason: str) -> bool:
+        addresses = self.addresses.get(link.plan.id)
+        if addresses is None or link.upstream.state not in STARTING or link.handshake.answered is not None:
+            return False
+        self._receive_failed_address(link, reason)
+        place = addresses.place(link.id, self._context.now, besides=link.handshake.failed_addresses)
+        if place is None:
+            return False
+        self._drop_own_requests(link)
+        self._context.timers.cancel(("probe", link.id))
+        link.begin_elsewhere(place, is_event_pipe=link.plan.id in self._event_pipes)
+        self._reach(link)
+        return True
+
+    def _receive_failed_address(self, link: Link, reason: str) -> None:
+        """Records how an address failed in a handshake."""
+        addresses = self.addresses[link.plan.id]
+        addresses.receive_failure(link.address, reason, self._context.now)
+        link.handshake.receive_failed_addresses({link.address: reason})
+        self._context.note("warning", f"{addresses.all[link.address].name} failed: {reason}", link.plan.id)
+
+    def must_leave(self, link: Link, cause: Cause) -> bool:
+        """Handles a connection of a link that could not be made. True if its session was ready, and is to be begun anew
+        at another address."""
+        addresses = self.addresses.get(link.plan.id)
+        if addresses is None or cause.is_ours or link.upstream.state is not UpstreamSessionState.READY:
+            return False
+        now, has_session = self._context.now, link.upstream.session is not None
+        addresses.receive_failure(link.address, describe(cause), now)
+        return addresses.is_left_for_good(link.address, now, has_session=has_session)
+
+    def leave(self, link: Link) -> None:
+        """Handles the end of a link's upstream session: its address has one less."""
+        if (addresses := self.addresses.get(link.plan.id)) is not None:
+            addresses.leave(link.id)
 
     def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True, is_denial: bool = True) -> bool:
         """Tries the other era, on a new connection or with a new process, since some servers decide by the first
@@ -192,7 +243,9 @@ class Handshaker:
                 self._context.close(channel, reason="spoken to in another way")
 
     def _record_eras(self, link: Link) -> None:
-        """Records the eras that this handshake proved and denied."""
+        """Records the eras that this handshake proved and denied, and that its address works."""
+        if (addresses := self.addresses.get(link.plan.id)) is not None:
+            addresses.receive_success(link.address)
         server_era = self.server_eras[link.plan.id]
         server_era.receive_proof(link.era, link.upstream.revision)
         for era, is_said in link.handshake.tried.items():
@@ -232,7 +285,11 @@ class Handshaker:
 
     def describe(self, link: Link, reason: str) -> str:
         """Returns why the handshake failed, over both transports if both were tried, and what the server said first."""
-        words = link.handshake.words
+        words, failed = link.handshake.words, link.handshake.failed_addresses
+        if failed:
+            names = [address.name for address in self.addresses[link.plan.id].all]
+            here = {link.address: reason} if link.address not in failed else {}
+            return "; ".join(f"{names[place]}: {why}" for place, why in {**failed, **here}.items())
         if link.handshake.refusal is not None:
             said = f" and said {words!r}" if words else ""
             return f"over Streamable HTTP {describe(link.handshake.refusal)}{said}; over HTTP+SSE {reason}"
@@ -318,8 +375,10 @@ class Handshaker:
         if self._accept_answered(link):
             return
         is_known = self.server_eras[link.plan.id].speaks(Era.STATELESS, self._context.now) is True
+        text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
+        if is_known and self._move_on(link, text):
+            return
         if (is_known and not link.is_pipe) or not (self.turn(link, is_said=False) or self._fall_back_late(link)):
-            text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             link.router.lose(link, text, error=link.handshake.error)
 
     def receive_head(self, link: Link, number: int | None, session: str | None) -> None:
@@ -437,16 +496,19 @@ class Handshaker:
             last_event_id=link.get_stream.last_event_id or None,
             cookies=link.cookies.pairs,
             principal=link.logs_in_as,
+            address=link.address,
         )
         role = UpstreamStreamRole(link, self._context.now, is_repeated=is_repeated)
         link.get_stream.open(self._context.dial(role, target))
 
-    def go_on(self, link: Link, session: str, revision: str) -> None:
-        """Continues a session whose handshake was made by an earlier run of the proxy.
+    def go_on(self, link: Link, session: str, revision: str, address: str) -> None:
+        """Continues a session whose handshake was made by an earlier run of the proxy, at the address of that name.
 
         No GET stream is opened: messages of a task come on the streams of its own requests.
         """
         result = b'{"protocolVersion":%b,"capabilities":{"tools":{}}}' % msgspec.json.encode(revision)
+        if (addresses := self.addresses.get(link.plan.id)) is not None:
+            link.use_address(addresses.keep(link.id, address, self._context.now))
         upstream = link.upstream
         upstream.receive_need()
         upstream.step(UpstreamSessionInput.CONNECTED)
@@ -509,7 +571,10 @@ class Handshaker:
         return link.plan.start_timeout_s or self._context.limits.start_timeout_s
 
     def handle_start_timeout(self, link: Link) -> None:
-        link.router.lose(link, f"it did not answer within {self.start_timeout_s(link):g} s of being started")
+        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started"
+        if link.plan.id in self.addresses and link.upstream.state in STARTING:
+            self._receive_failed_address(link, reason)
+        link.router.lose(link, reason)
 
     def receive_refusal(self, link: Link, purpose: str, cause: Cause) -> bool:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another

@@ -86,6 +86,7 @@ class Resumption:
             cookies=link.cookies.pairs,
             is_of_call=True,
             principal=link.logs_in_as,
+            address=link.address,
         )
         channel = self._context.dial(role, target)
         exchange.receive_resumed(channel)

@@ -201,6 +201,7 @@ class UpstreamWriter:
             mirrored=mirrored,
             is_lasting=is_lasting,
             principal=link.logs_in_as,
+            address=link.address,
         )
         channel = self._context.dial(role, target)
         link.open_post(channel, is_notification=is_notification)

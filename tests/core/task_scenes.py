@@ -38,6 +38,7 @@ class Scene:
     insists: bool = False
     names_era: bool = True
     access: AccessRules | None = None
+    addresses: tuple[str, ...] = ()
     seed: int = 1
     store: Store = field(default_factory=Store)
     parties: list[Party] = field(default_factory=list)
@@ -49,7 +50,12 @@ class Scene:
     @property
     def server_plan(self) -> ServerPlan:
         return ServerPlan(
-            id="s", kind=self.kind, era=self.up if self.names_era else None, tasks=self.rules, access=self.access
+            id="s",
+            kind=self.kind,
+            era=self.up if self.names_era else None,
+            tasks=self.rules,
+            access=self.access,
+            addresses=self.addresses,
         )
 
     def _begin(self) -> None:
@@ -151,6 +157,8 @@ def scene(
     limits: Limits | None = None,
     names_era: bool = True,
     access: AccessRules | None = None,
+    addresses: tuple[str, ...] = (),
 ) -> Scene:
     rules = TaskRules(offer=offer, strict=strict, tools=tools)
-    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists, names_era=names_era, access=access)
+    given = {"insists": insists, "names_era": names_era, "access": access, "addresses": addresses}
+    return Scene(kind, up, has_tasks, rules, limits or Limits(), **given)

@@ -67,6 +67,20 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
         assert run("start", "nothing", "--url", url)[2].startswith("isthmus: got the server 'nothing', expected one of")
 
 
+def test_each_url_of_a_server_has_a_row() -> None:
+    urls = [{"name": "https://a", "state": "ill", "sessions": 2, "failures": 1, "last_error": "no route"}]
+    table = http_client.table([{"name": "box", "state": "running", "urls": urls}, {"name": "other", "state": "idle"}])
+    heads, box, url, other = (re.split(r" {2,}", line.strip()) for line in table.splitlines())
+    assert len(heads) == len(box) == len(url) == len(other)
+    assert {name: cell for name, cell in zip(heads, url, strict=True) if cell != "-"} == {
+        "ID": "https://a",
+        "STATE": "ill",
+        "SESSIONS": "2",
+        "FAILURES": "1",
+        "LAST ERROR": "no route",
+    }
+
+
 def test_the_tokens_of_a_caller_are_revoked(tmp_path: Path) -> None:
     tokens = [
         {"name": name, "sha256": hashlib.sha256(f"{TOKEN}-{name}".encode()).hexdigest(), "groups": groups}

@@ -17,6 +17,7 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.base.sizes import parse_size
+from isthmus.app.config.addresses import shown_names
 from isthmus.app.config.documents import expand
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from isthmus.app.config.load import ConfigError, load, loads, schema
@@ -629,6 +630,19 @@ REFUSED = {
     ],
     upstream(""): ["servers[0].upstream: neither command nor url, expected one"],
     upstream("command: [x], url: 'http://h'"): ["servers[0].upstream: both command and url, expected one"],
+    upstream("url: 'http://h', urls: ['http://h']"): ["servers[0].upstream: both url and urls, expected one of comm"],
+    upstream("urls: []"): ["servers[0].upstream.urls: got 0, expected 1 to 32 URLs"],
+    upstream("urls: 'http://h'"): ['servers[0].upstream.urls: got "http://h", expected a list'],
+    upstream("urls: ['http://h', 'http://u:4711@h']"): ["upstream.urls[1]: got a URL with credentials, expected a URL"],
+    upstream("urls: ['http://h', 'http://h?k=4711 x']"): ['upstream.urls[1]: got "http://h?…", expected '],
+    upstream("urls: ['http://h', 'http://h']"): ["servers[0].upstream.urls[1]: got one again, expected each URL once"],
+    upstream("urls: ['http://h', 'ws://h']"): [
+        "servers[0].upstream.urls: got auto and websocket, expected URLs of one"
+    ],
+    upstream("urls: ['http://a', 'http://b'], headers: {Host: x}"): ["upstream: got header Host, which is set for"],
+    "servers: [{id: a, inspect: false, upstream: {urls: ['http://a', 'http://b']}}]": [
+        "servers[0].upstream.urls: got urls, expected url beside inspect: false"
+    ],
     upstream("command: []"): ["servers[0].upstream.command: got a list of 0, expected a program"],
     upstream("command: ['']"): ["servers[0].upstream.command: got a list of 1, expected a program"],
     upstream('command: ["x\\0"]'): ["servers[0].upstream.command: got one with NUL"],
@@ -846,6 +860,21 @@ def test_a_url_and_its_transport_are_settled(keys: str, url: str, transport: str
     assert to_plan(settings, b"k" * 16, "/ws", "").servers[0].kind is kind
     if "transport" not in keys:
         assert read(f"mcpServers: {{a: {{{keys}}}}}").servers[0].upstream == settings.servers[0].upstream
+
+
+def test_several_urls_are_settled_and_named_by_their_hosts() -> None:
+    """Paths may hold secrets, so people are not shown them. One URL in the list is as good as none besides it."""
+    text = "urls: ['sse+http://A:1/4711', 'http://a:1/4712', 'http://b/?key=4713'], transport: sse"
+    found = read(upstream(text))
+    assert found.servers[0].upstream.urls == ("http://A:1/4711", "http://a:1/4712", "http://b/?key=4713")
+    assert found.servers[0].upstream.url == "http://A:1/4711"
+    (plan,) = to_plan(found, b"k" * 16, "/ws", "").servers
+    assert (plan.kind, plan.addresses) == (Kind.SOCKET, ("http://a:1", "http://a:1 (2)", "http://b"))
+    assert shown_names(("https://a/x", "https://a/y", "unix:///a b", "unix:///c")) == (
+        *("https://a", "https://a (2)"),
+        *("unix:///a b", "unix:///c"),
+    )
+    assert read(upstream("urls: ['http://h/mcp']")) == read(upstream("url: 'http://h/mcp'"))
 
 
 @pytest.mark.parametrize("url", ["http://h/sse", "sse+http://h/sse"])

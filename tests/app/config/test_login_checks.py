@@ -69,6 +69,14 @@ def test_the_settings_of_an_exchange() -> None:
         ({"type": "oauth"}, {"url": "ws://mcp.example/mcp"}, "expected https:// beside auth"),
         ({"type": "oauth"}, {"headers": {"AUTHORIZATION": "Bearer x"}}, "expected no Authorization beside auth"),
         ({"type": "oauth"}, {"pass_headers": {"X-A": "Authorization"}}, "expected no Authorization beside auth"),
+        ({"type": "oauth"}, {"url": None, "urls": [URL, "http://b/mcp"]}, "upstream.urls[1]: got"),
+        ({"type": "oauth"}, {"url": None, "urls": [URL, "https://b/mcp"]}, "upstream.urls: got several origins"),
+        (
+            {"type": "oauth", "resource": URL},
+            {"url": None, "urls": [URL, "https://b/mcp"]},
+            "upstream.urls: got several",
+        ),
+        ({"type": "oauth", "issuer": URL}, {"url": None, "urls": [URL, "https://b/mcp"]}, "upstream.urls: got several"),
         ({"type": "oauth", "scope": ["a b"]}, {}, "upstream.auth.scope"),
         ({"type": "oauth", "issuer": "http://as.example"}, {}, "upstream.auth.issuer"),
         ({"type": "oauth", "issuer": "https://as.example?x"}, {}, "upstream.auth.issuer"),
@@ -128,6 +136,14 @@ def test_requests_that_are_handed_on_as_they_are_have_no_login() -> None:
 )
 def test_urls_that_a_login_may_have(url: str) -> None:
     assert load({"type": "oauth"}, url=url).auth == OAuth()
+
+
+def test_a_login_at_several_urls_is_at_one_origin_or_says_what_its_tokens_are_for() -> None:
+    one = [f"{URL}/a", f"{URL}/b"]
+    assert load({"type": "oauth"}, url=None, urls=one).urls == tuple(one)
+    several = [URL, "https://other.example/mcp"]
+    named = {"type": "oauth", "issuer": "https://as.example", "resource": URL}
+    assert load(named, url=None, urls=several).urls == tuple(several)
 
 
 @pytest.mark.parametrize(

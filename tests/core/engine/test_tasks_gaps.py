@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 from driving import UNIX_AT_ZERO, Client, driver
 from inside import Inside
-from isthmus.core.base.effects import Delete
+from isthmus.core.base.effects import Delete, Post
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.limits import Limits
@@ -528,6 +528,23 @@ def test_tasks_after_a_restart(kind: Kind) -> None:
     world.wait(5.0)
     assert works["t2"].stops == ["tasks/cancel"]
     assert not works["t4"].stops, "its owner has not asked for it"
+
+
+def test_a_task_is_asked_about_at_its_address_after_a_restart() -> None:
+    """The session of its client goes elsewhere then."""
+    world = scene(kind=Kind.HTTP, has_tasks=True, addresses=("https://a", "https://b"))
+    world.party(LEGACY, principal="ann")
+    party = world.party(LEGACY, principal="ann")
+    id, _ = world.begin(party, "t", "must")
+    world.restart()
+    party = world.party(LEGACY, principal="ann")
+    begun = [order.target for order in world.world.dials if isinstance(order.target, Post)]
+    assert {target.address for target in begun} == {0}
+    assert world.status(party, id) == "working"
+    world.wait(60.0)
+    asked = [order.target for order in world.world.dials if isinstance(order.target, Post)][len(begun) :]
+    assert asked
+    assert {target.address for target in asked} == {1}
 
 
 @pytest.mark.parametrize("revision", ['{"type":"text"}', "null", "7", '"no date, and too odd for a header"'])

@@ -27,6 +27,7 @@ ABSENT = {
     "is_remote": False,
     "upstream_session": "",
     "upstream_revision": "",
+    "upstream_address": "",
     "outcome": "",
     "is_error": False,
     "blob": None,

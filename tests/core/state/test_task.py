@@ -99,7 +99,7 @@ def test_a_new_task_has_its_arguments_and_defaults() -> None:
         "message": "",
         "upstream_task": "",
         "is_remote": False,
-        "upstream_session": ("", ""),
+        "upstream_session": ("", "", ""),
         "questions": {},
         "told": set(),
         "outcome": None,

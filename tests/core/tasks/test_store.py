@@ -189,7 +189,7 @@ def test_a_restored_task_equals_the_stored_one(is_legacy: bool, how: TaskInput |
     """Only ordinal, principal and the time of the last change differ."""
     one = task(is_legacy=is_legacy)
     one.message, one.upstream_task, one.is_remote = "so far", "far/1", True
-    one.upstream_session = ("up", "2025-11-25")
+    one.upstream_session = ("up", "2025-11-25", "https://b")
     if how is not None:
         one.receive_outcome(Outcome(b'{"a":1}', how is TaskInput.FAIL), blob)
         one.end(how, one.message, 0.0)
