@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send, Spawn
+from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send, Spawn, Target
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from manners import CURT, LATE_S, LINGER_MAX_S, NOT_NOW, NOT_NOW_MAX, REFUSALS, SURELY_TRIED_S, TAKEN, log_line, untidy
@@ -38,6 +38,8 @@ WORKING_TOOLS: Final = [{**TOOLS[0], "execution": {"taskSupport": "optional"}}]
 LOSING: Final = frozenset({"cuts", "crashes", "forgets", "halves", "sleeps", "restarts", "stops"})
 PAUSE_S: Final = 2.0
 """The time between messages on two streams that have to arrive in their order."""
+AWAY_MAX_S: Final = 150.0
+"""The longest time for which an address of a server cannot be reached."""
 GARBAGE_TOKEN: Final = "z"
 """The progress token of no request: between peers of one era the client decides."""
 
@@ -63,9 +65,11 @@ class Session:
         streams: its event streams over HTTP, by name.
         refusals: the number of times that its own stream is still refused.
         refused_at: the time of the last such refusal; None if the stream was asked for since.
+        address: the place of the server's address at which it was begun.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: int = 0) -> None:
+        self.address = address
         self.asks = False
         self.questions: dict[str, Callable[[dict[str, Any]], None]] = {}
         self.cancelled: set[Any] = set()
@@ -89,6 +93,7 @@ class Server:
         manners: its manners. Its random choices for them come from a generator of their own.
         asked: the ids of all its questions.
         may_run_once: it may be exclusive.
+        away_until: the time until which it cannot be reached at an address, by its place.
     """
 
     may_run_once = True
@@ -111,19 +116,23 @@ class Server:
         self._whim = network.rng_of(f"whims of {plan.id}")
         self._refusal = self._whim.choice(REFUSALS if "forgetful" in self.manners else REFUSALS[:1])
         self.asked: set[str] = set()
+        self.away_until: dict[int, float] = {}
 
     def __str__(self) -> str:
         plan = self.plan
         era = MODERN if self.is_modern else self.revision
         manners = "".join(f", {manner}" for manner in sorted(self.manners))
-        return f"{self.name}: {era}, {plan.kind.value}, sharing {plan.sharing.value}, {plan.spares} spares{manners}"
+        kind = f"{plan.kind.value}{f' at {len(plan.addresses)} addresses' if plan.addresses else ''}"
+        return f"{self.name}: {era}, {kind}, sharing {plan.sharing.value}, {plan.spares} spares{manners}"
 
     # --- Channels ---------------------------------------------------------------------------------------------------
 
     def dialled(self, channel: Channel, dial: Dial) -> None:
         network, target = self.network, dial.target
         channel.peer = self
-        is_unlucky = network.strikes("crashes", 0.05, channel.rng)
+        self._check_address(target)
+        is_away = self.away_until.get(getattr(target, "address", 0), 0.0) > network.now
+        is_unlucky = network.strikes("crashes", 1.0 if is_away else 0.05, channel.rng)
         if is_unlucky and not (isinstance(target, Post) and self._is_tried(target.message)):
             network.end(channel, Cause(End.UNREACHABLE, "no luck"))
         elif isinstance(target, Post):
@@ -146,6 +155,12 @@ class Server:
             if self._is_exclusive:
                 channel.linger_s = self._whim.uniform(0.0, LINGER_MAX_S)
             network.connect(channel, Connected())
+
+    def _check_address(self, target: Target) -> None:
+        """Checks that a session is used at the address at which it was begun."""
+        session = None if not isinstance(target, Post | Listen | Delete) else self.sessions.get(target.session or "")
+        if session is not None and session.address != getattr(target, "address", 0):
+            raise Wrong(f"{self.name}: a session of address {session.address} is used at {target.address}: {target}")
 
     @property
     def _is_exclusive(self) -> bool:
@@ -220,6 +235,9 @@ class Server:
         for channel in doomed:
             self.receive_end(channel, None)
             network.end(channel, Cause(End.BROKEN, "died"))
+        if self.plan.addresses:
+            place = self._whim.randrange(len(self.plan.addresses))
+            self.away_until[place] = network.now + self._whim.uniform(0.0, AWAY_MAX_S)
 
     def forget(self) -> None:
         self.sessions.clear()
@@ -231,7 +249,7 @@ class Server:
             session = Session()
         elif frame.get("method") == "initialize":
             self.last += 1
-            session = self.sessions[f"s{self.last}"] = Session()
+            session = self.sessions[f"s{self.last}"] = Session(post.address)
             session.streams[OWN] = EventStream(OWN, has_ids=self.streams.has_ids)
             session.refusals = self._whim.randint(0, NOT_NOW_MAX) if "shy" in self.manners else 0
             self.network.connect(channel, Connected(session=f"s{self.last}"))

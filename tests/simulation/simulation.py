@@ -197,9 +197,11 @@ class World:
         era = Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE))
         if is_modern and self.network.manners_of(f"s{number}") & {"future", "curt"}:
             era = None  # so that it is asked to `initialize`
+        places = self.network.rng_of(f"addresses of s{number}")
         plan = ServerPlan(
             id=f"s{number}",
             kind=kind,
+            addresses=ADDRESSES[: places.choice((0, 0, 2, 3))] if kind is Kind.HTTP else (),
             sharing=sharing,
             shares_with_everyone=self.network.rng_of(f"sharing of s{number}").random() < 0.5,
             era=era,
@@ -393,6 +395,7 @@ GOOD: Final = {
 }
 """Outcomes of worlds without faults. A client that waits for a task and cancels it gets an error."""
 
+ADDRESSES: Final = ("one", "two", "three")
 OWN: Final = ("timers", "links")
 """Tables that may have entries without clients: resting servers, and their restarts."""
 
