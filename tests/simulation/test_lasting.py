@@ -13,6 +13,7 @@ from isthmus.core.base.effects import Effect
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.base.storage import Collect, Forget, InlineSource, Save, StorageAnswer
+from isthmus.core.files.store.owners import FileUser, Owner
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.wire.chunks import Chunks
 from isthmus.core.wire.ndjson import LineReader
@@ -79,8 +80,8 @@ def _forget_one(self: FileStore, uploads: Any, artifacts: Any, restore: Any = Fi
     restore(self, list(uploads)[1:], artifacts)
 
 
-def _may_use_all(self: FileStore, owner: Any, server: str, sid: str, principal: str) -> bool:
-    return bool(owner.server == server)
+def _may_use_all(self: FileUser, owner: Owner, is_live: Any) -> bool:
+    return owner.server in self.servers
 
 
 def _never_expire(self: FileStore, entry: Any) -> None:
@@ -99,7 +100,7 @@ def _lose_some(self: LineReader, piece: bytes, keep: Any = LineReader._keep) -> 
     ("owner", "name", "instead", "seed", "what"),
     [
         (FileStore, "restore", _forget_one, "lasting-0", "of an earlier run|nobody can find"),
-        (FileStore, "_may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
+        (FileUser, "may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
         (FileStore, "_set_deadline", _never_expire, "lasting-0", "expired, and still there|left "),
         (LineReader, "_keep", _lose_some, "wired-0", "Wrong|Error"),
         (Chunks, "take_pieces", _take_as_they_came, "driven-66", "the first part of a message that does not pass"),
