@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from dialogue import Dialogue
 from dialogue_peers import Client, Server
-from expected_values import Containing
 from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
 
 CAN: Final[dict[str, Any]] = {
