@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..base.errors import RemoteProtocolError
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import elements, members, set_member, take
 from ..state.exchange import Exchange
@@ -14,6 +15,7 @@ from .legs import Front
 from .pages import entries_of
 from .profile import ProfileView
 from .rewriting import LISTINGS
+from .shapes import mended
 
 PAGES_MAX: Final = 64
 """Pages of one server's list that are read; servers have 50 entries or more on a page. At it: the rest is left out."""
@@ -69,10 +71,11 @@ class Fetch:
         watching: the sessions whose clients are told if it differs from what they were shown.
         is_outdated: the list has changed meanwhile.
         is_cut: there is more than is read.
+        faults: the entries that are left out, each with what is wrong with it.
         problem: why it could not be read, or "" if it was; None before its end.
     """
 
-    def __init__(self, view: ProfileView, server: str, method: str, params: bytes) -> None:
+    def __init__(self, view: ProfileView, kind: ClientKind, server: str, method: str, params: bytes) -> None:
         self.method = method
         self.params = params
         self.waiting: list[Wait] = []
@@ -80,11 +83,13 @@ class Fetch:
         self.problem: str | None = None
         self._view = view
         self._server = server
+        self._is_stateless = kind.is_stateless
         self._forget()
 
     def _forget(self) -> None:
         self.is_outdated = self.is_cut = False
         self._entries: dict[str, bytes] = {}
+        self.faults: list[str] = []
         self._raws: list[str] = []
         self._pages, self._size_bytes, self._ttl_s = 0, 0, TTL_MAX_S
 
@@ -125,7 +130,10 @@ class Fetch:
         raws = [raw for raw, _ in entries_of(page, listing.array, key)]
         shown = self._view.rewriter.result(self._server, self.method, page)
         for name, entry in entries_of(shown, listing.array, key):
-            self._entries.setdefault(name, entry)
+            try:
+                self._entries.setdefault(name, mended(listing.array, entry, is_stateless=self._is_stateless))
+            except RemoteProtocolError as fault:
+                self.faults.append(f"{name}: {fault.message}")
         self._raws += raws
         if cursor in (None, b"null", b'""'):
             return None

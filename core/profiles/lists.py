@@ -252,7 +252,7 @@ class Lists:
         if isinstance(leg, str):
             return leg
         fetch = self._fetches[place] = Fetch(
-            self._view, server, exchange.method, remove_members(exchange.params or b"{}", {"cursor"})
+            self._view, kind, server, exchange.method, remove_members(exchange.params or b"{}", {"cursor"})
         )
         self._read(fetch, place, leg, exchange, fetch.params)
         return fetch
@@ -307,6 +307,9 @@ class Lists:
         if not problem:
             kept = self._of_kind(kind)[server, method] = fetch.kept(self._context.now)
             differs = kept_before is None or kept_before.entries != kept.entries
+            if differs and fetch.faults:
+                text = f"left out of its {method}, as clients refuse such a list: {'; '.join(fetch.faults)}"
+                self._context.note("warning", text[:REASONS_MAX_CHARS], server)
             if differs:
                 self._stored.save(*place, kept.entries, kept.raws)
         fetch.end(problem)

@@ -206,5 +206,6 @@ def test_entries_without_a_name_are_left_out() -> None:
     alpha.starts(able=CAN)
     odd = [{}, 7, None, {"name": 3}, {"name": "t"}, {"name": "t", "description": "again"}]
     alpha.answers(alpha.is_asked("tools/list"), {"tools": odd})
-    alice.is_answered(tools, {"tools": [{"name": "alpha__t", "_meta": {"dev.isthmus/server": "alpha"}}]})
+    shown = {"name": "alpha__t", "_meta": {"dev.isthmus/server": "alpha"}, "inputSchema": {"type": "object"}}
+    alice.is_answered(tools, {"tools": [shown]})
     play.finish()
