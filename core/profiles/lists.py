@@ -19,6 +19,7 @@ from typing import Final
 from ..base.errors import METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
 from ..bridge.capabilities import fingerprint
+from ..bridge.request_name import sole_member
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import remove_members, set_member
@@ -39,6 +40,8 @@ CHANGE_JOIN_S: Final = 0.2
 """Seconds from a server's notification to the reading of its list. Servers often send several at once."""
 INCOMPLETE_TTL_MS: Final = 1000
 """Milliseconds for which a client may keep a list in which servers are missing."""
+AUTH_REQUIRED: Final = "auth_required"
+"""What the reason begins with for which a server is missing that wants credentials."""
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
 _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -281,8 +284,7 @@ class Lists:
         if frame.result is None:
             error = envelope.usable_error(frame.error or b"{}")
             is_absent = envelope.error_code(error) == METHOD_NOT_FOUND
-            text = envelope.text_of(envelope.member_of(error, "message")) or "it answered with an error"
-            self._end(fetch, place, leg, exchange, "" if is_absent else text)
+            self._end(fetch, place, leg, exchange, "" if is_absent else _reason_of(error))
             return
         try:
             cursor = fetch.receive_page(frame.result)
@@ -368,3 +370,10 @@ class Lists:
             self._responder.fail(session, exchange, error.rpc_code, error.message)
             return
         self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+
+
+def _reason_of(error: bytes) -> str:
+    """Returns why a server has no list, of its error. A program can tell by the beginning that a login is wanted."""
+    text = envelope.text_of(envelope.member_of(error, "message")) or "it answered with an error"
+    status = sole_member(sole_member(error, "data"), "httpStatus")
+    return f"{AUTH_REQUIRED}: {text}" if status == b"401" else text

@@ -35,9 +35,11 @@ def meeting(
     return play, greeted(play, "alice", down=down, era=era), play.servers
 
 
-def greeted(play: Dialogue, name: str, *, down: str = "http", era: Era = Era.HANDSHAKE, **rest: Any) -> Client:
-    """Returns a client that has met the profile."""
-    client = play.client(name, down, server="all", era=era, **rest)
+def greeted(
+    play: Dialogue, name: str, *, server: str = "all", down: str = "http", era: Era = Era.HANDSHAKE, **rest: Any
+) -> Client:
+    """Returns a client that has met the profile `server`."""
+    client = play.client(name, down, server=server, era=era, **rest)
     if era is Era.HANDSHAKE:
         client.is_answered(client.greets(), ...)
         client.notifies("initialized")
