@@ -318,15 +318,14 @@ class Lists:
         if problem and leg.is_left:
             self._ask_again(fetch, server)
             return
-        if differs:
-            for front in fetch.watching.values():
-                self._changed(front, _CHANGES[method])
         for wait in fetch.waiting:
             wait.settle(server, problem)
             if self._is_open(wait):
                 self._answer_if_complete(wait)
             elif not problem:
-                self._changed(wait.front, _CHANGES[method])
+                fetch.watch(wait.front)  # its list was answered without that of the server
+        for front in fetch.watching.values() if differs else ():
+            self._changed(front, _CHANGES[method])
 
     def _ask_again(self, fetch: Fetch, server: str) -> None:
         """Lets the requests that waited for a list ask for it themselves: the session that read it has ended."""
