@@ -522,6 +522,9 @@ LIMIT_TESTS: Final = {
     "core/profiles/names.py::GUESS_MAX_CHARS": (
         "core/profiles/test_names.py::test_a8_candidates_are_found_for_names_of_some_length_only"
     ),
+    "core/profiles/rewriting.py::CHAIN_MAX": (
+        "core/profiles/test_corner_cases.py::test_a9_the_list_of_a_profile_that_contains_itself_ends"
+    ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),

@@ -9,6 +9,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core.profiles.rewriting import CHAIN_MAX
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
 CAN = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
@@ -163,6 +164,31 @@ def test_names_that_differ_in_case_only_are_two() -> None:
     alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "read"}, {"name": "READ"}]})
     assert [tool["name"] for tool in result_of(play, alice)["tools"]] == ["alpha__READ", "alpha__read"]
+
+
+def test_a9_the_list_of_a_profile_that_contains_itself_ends() -> None:
+    """The server alpha lists a tool of its own, and all that the profile shows."""
+    play, alice, (alpha,) = meeting(ProfileServer("alpha"), down="pipe")
+    own = {"name": "t", "inputSchema": {"type": "object"}}
+    tools = [own]
+    alice.asks("tools/list")
+    alpha.starts(able=CAN)
+    alpha.answers(alpha.is_asked("tools/list"), {"tools": tools})
+    for depth in range(CHAIN_MAX + 1):
+        shown = result_of(play, alice)["tools"]
+        assert len({tool["name"] for tool in shown}) == len(shown) == depth + 1
+        tools = [own, *shown]
+        alpha.notifies("tools/list_changed")
+        play.waits(0.3)
+        alpha.answers(alpha.is_asked("tools/list"), {"tools": tools})
+        if depth < CHAIN_MAX:
+            alice.is_notified("tools/list_changed")
+            alice.asks("tools/list")
+    play.finish()
+    deepest = next(tool for tool in shown if "dev.isthmus/chain" in tool["_meta"])
+    call = alice.asks("tools/call", {"name": deepest["name"]})
+    alpha.answers(alpha.is_asked("tools/call", {"name": deepest["name"].partition("__")[2]}), {"content": []})
+    alice.is_answered(call, {"content": []})
 
 
 def test_a_raw_name_is_refused_with_the_names_that_it_may_mean() -> None:
