@@ -44,6 +44,19 @@ CHOSEN: Final = list(itertools.product(VISITORS, ALIASES)) if os.environ.get("TH
 LONG: Final = "all__trigger-long-running-operation"
 TOOL_COUNTS: Final = {"all": 10, "fs": 10} | dict.fromkeys(ALIASES.values(), len(SEEN["tools"]))
 """The least number of tools of each server."""
+CHANGING: Final = Path(__file__).parents[1] / "app" / "peers" / "changing.py"
+SLOPPY: Final = {
+    "tools": [
+        {"name": "kept", "inputSchema": {"type": "object", "properties": {"any": True}, "required": None}},
+        {"name": "bare", "title": None},
+        {"name": "broken", "inputSchema": True},
+        {"name": "odd", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "yes"}},
+    ],
+    "prompts": [{"name": "kept", "description": None}, {"name": "broken", "arguments": {"who": {}}}],
+    "resources": [{"uri": "memo:kept", "name": "kept", "mimeType": None}, {"uri": "memo:broken"}],
+    "resourceTemplates": [{"uriTemplate": "memo:{x}", "name": 1}],
+}
+"""What a server lists whose entries official clients refuse, and the whole list with them."""
 
 
 class Place(NamedTuple):
@@ -117,14 +130,16 @@ def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
         "ts1": command_line(WORKSHOPS["typescript-1"]),
         "all": ["node", require(EVERYTHING).resolve(), "stdio"],
         "fs": ["node", require(FILESYSTEM).resolve(), folder / "shown"],
+        "sloppy": [sys.executable, CHANGING, folder / "sloppy.json"],
         "dead": [sys.executable, "-c", "raise SystemExit(3)"],
         "hanging": [sys.executable, "-c", "import sys; sys.stdin.read()"],
     }
+    (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
     servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
     healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging")]
     profiles = [
-        {"id": "workshops", "servers": list(ALIASES.values()), "list_wait_seconds": 600},
+        {"id": "workshops", "servers": [*ALIASES.values(), "sloppy"], "list_wait_seconds": 600},
         {"id": "many", "servers": healthy, "list_wait_seconds": 600},
         {"id": "wounded", "servers": ["py1", "dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
         {"id": "patient", "servers": [*healthy, "dead", "hanging"], "list_wait_seconds": 600},
@@ -140,7 +155,7 @@ def command_line(workshop: Workshop) -> list[str | Path]:
 @pytest.mark.parametrize(("client", "server"), CHOSEN, ids=map("--".join, CHOSEN))
 def test_a_client_uses_one_server_of_many(place: Place, client: str, server: str) -> None:
     """Every feature arrives in the names of the profile: questions, progress, log messages and changes of the server
-    that is used, and of no other."""
+    that is used, and of no other. A server that breaks the schema in its lists costs nobody a list."""
     visitor, alias = VISITORS[client], ALIASES[server]
     seen = dict(place.run(visitor.script, {**visitor.session, "alias": alias}, "workshops")[0])
     assert seen.pop("revision") == visitor.revisions[0]
@@ -149,6 +164,7 @@ def test_a_client_uses_one_server_of_many(place: Place, client: str, server: str
     names = seen.pop("tools")
     assert names == sorted(names)
     assert {name.removeprefix(f"{alias}__") for name in names if name.startswith(f"{alias}__")} == set(SEEN["tools"])
+    assert [name for name in names if name.startswith("sloppy__")] == ["sloppy__bare", "sloppy__kept"]
     # The server says that its tools have changed, but they have not: a profile need not pass that on.
     assert set(seen.pop("changes")) - {"tools"} == {f"{alias}+note://one"}
     assert seen.pop("asked") == [f"[{alias}] Which colour?", "well?", "roots"]
@@ -192,10 +208,12 @@ def test_lists_have_the_entries_of_all_servers(records: list[dict[str, Any]]) ->
     for alias, count in TOOL_COUNTS.items():
         assert sum(name.startswith(f"{alias}__") for name in tools) >= count, alias
     uris = [resource["uri"] for resource in result(records, 1)]
+    assert [uri for uri in uris if uri.startswith("sloppy+")] == ["sloppy+memo:kept"]
     assert {f"{alias}+note://one" for alias in ALIASES.values()} <= set(uris)
     templates = [template["uriTemplate"] for template in result(records, 2)]
     assert "all+demo://resource/dynamic/text/{resourceId}" in templates
     prompts = [prompt["name"] for prompt in result(records, 3)]
+    assert "sloppy__kept" in prompts and "sloppy__broken" not in prompts
     assert {f"{alias}__greet" for alias in ALIASES.values()} | {"all__args-prompt"} <= set(prompts)
 
 
