@@ -181,9 +181,9 @@ class Lists:
         )
 
     def entry(self, kind: ClientKind, method: str, name: str) -> bytes | None:
-        """Returns an entry as clients of a kind were last shown it."""
-        lists = [found for (_, listed), found in self._kept.get(kind, {}).items() if listed == method]
-        return next((found.entries[name] for found in lists if name in found.entries), None)
+        """Returns an entry as clients of a kind were last shown it; None if its list has changed since."""
+        found = (kept for (_, listed), kept in self._kept.get(kind, {}).items() if listed == method)
+        return next((kept.entries[name] for kept in found if name in kept.entries and not kept.is_changed), None)
 
     def kind_of(self, front: Front, exchange: Exchange) -> ClientKind:
         """Returns the kind of the client that sent a request."""
@@ -220,7 +220,7 @@ class Lists:
                 for changed in _CHANGED.get(method, ()):
                     found = kept.get((server, changed))
                     if found is not None:
-                        kept[server, changed] = found._replace(expires_at=self._context.now)
+                        kept[server, changed] = found._replace(expires_at=self._context.now, is_changed=True)
         # Rules of access need the grants of a request that is still open.
         if self._context.servers[server].access is not None or not self._shown_lists(front, server, method):
             return True

@@ -139,7 +139,6 @@ def test_g2_a_description_that_changes_is_refused_before_it_is_listed_again(era:
     for client, channel, tool in (
         (scene.lister, scene.channels[0], "alpha__search"),
         (scene.searcher, scene.channels[1], "call_tool"),
-        (scene.searcher, scene.channels[1], "call_read_only_tool"),
     ):
         scene.alpha.notifies("tools/list_changed", on=channel)
         scene.ask(client, tool, **({"name": "alpha__search"} if tool.startswith("call") else {}))
@@ -172,12 +171,16 @@ def test_g5_g6_a_wider_schema_and_another_annotation_are_refused(changed: Any) -
     assert scene.outcomes("alpha__search") == refused(DENIED)
 
 
-def test_g6_a_tool_that_is_not_read_only_any_more_is_not_called_as_such() -> None:
-    """No pin is needed for that."""
+def test_g6_a_tool_that_may_not_be_read_only_any_more_is_not_called_as_such() -> None:
+    """No pin is needed for that. It is not known from the notification of the server until the list is read again."""
     scene = Scene()
     scene.names(SEARCH | READ_ONLY)
     assert scene.outcomes("alpha__search") == [SENT] * 4
     scene.changes(SEARCH)
+    assert scene.outcomes("alpha__search") == ANY_WAY
+    scene.changes(SEARCH | READ_ONLY)
+    assert scene.outcomes("alpha__search") == [SENT] * 4
+    scene.alpha.notifies("tools/list_changed", on=scene.channels[1])
     assert scene.outcomes("alpha__search") == ANY_WAY
 
 
