@@ -83,7 +83,7 @@ class RawClient(HttpClient):
         super().__init__(url)
         self._ids = itertools.count(1)
         about = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-        self.answer(self.ask("initialize", about))
+        self.hello = self.answer(self.ask("initialize", about))["result"]
         self.confirm(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
@@ -125,24 +125,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(stack.enter_context(serve(config, folder=folder, options=("--quiet-start",))), folder)
 
 
+MOVED: Final = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("after", "n" * 58)]}
+
+
 def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
     commands: dict[str, list[str | Path]] = {
         "ts1": command_line(WORKSHOPS["typescript-1"]),
         "all": ["node", require(EVERYTHING).resolve(), "stdio"],
         "fs": ["node", require(FILESYSTEM).resolve(), folder / "shown"],
         "sloppy": [sys.executable, CHANGING, folder / "sloppy.json"],
+        "moving": [sys.executable, CHANGING, folder / "moving.json"],
         "dead": [sys.executable, "-c", "raise SystemExit(3)"],
         "hanging": [sys.executable, "-c", "import sys; sys.stdin.read()"],
     }
     (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
+    (folder / "moving.json").write_text(json.dumps({"tools": [{"name": "before"}]}))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
     servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
-    healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging")]
+    healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging", "moving")]
     profiles = [
         {"id": "workshops", "servers": [*ALIASES.values(), "sloppy"], "list_wait_seconds": 600},
         {"id": "many", "servers": healthy, "list_wait_seconds": 600},
         {"id": "wounded", "servers": ["py1", "dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
         {"id": "patient", "servers": [*healthy, "dead", "hanging"], "list_wait_seconds": 600},
+        {"id": "changing", "servers": ["moving"]},
         {"id": "down", "servers": ["dead", "hanging"], "list_wait_seconds": 0.2},
     ]
     return {"core": {"port": 0}, "servers": servers, "profiles": profiles}
@@ -188,6 +194,8 @@ PLAN: Final = [
     {"op": "await", "method": "notifications/message", "contains": '"all'},
     {"op": "call", "name": "fs__read_text_file", "arguments": {"path": "hello.txt"}},
     {"op": "call", "name": "fs__list_allowed_directories", "arguments": {}},
+    {"op": "read", "uri": "sloppy+memo:kept"},
+    {"op": "call", "name": "get-sum", "arguments": {}},
 ]
 
 
@@ -223,9 +231,32 @@ def test_resources_prompts_and_completions_are_those_of_their_server(records: li
     links = [block for block in result(records, 5)["content"] if block["type"] == "resource_link"]
     assert len(links) == 2
     assert all(link["uri"].startswith("all+demo://resource/") for link in links)
+    assert result(records, 14)["contents"] == [{"uri": "sloppy+memo:kept", "text": "read"}]
     assert result(records, 6)["completion"]["values"] == ["Sales", "Support"]
     assert result(records, 7)["completion"]["values"] == ["4"]
     assert "Oslo" in json.dumps(result(records, 8))
+
+
+def test_a_raw_name_is_refused_with_the_name_that_it_may_mean(records: list[dict[str, Any]]) -> None:
+    (found,) = [record for record in records if record["kind"] == "step" and record["number"] == 15]
+    assert found["error"]["code"] == -32602
+    assert "all__get-sum" in json.dumps(found["error"])
+
+
+def test_a_list_that_differs_is_told_of(place: Place) -> None:
+    """The server says so before it answers a call. A name that is too long is cut."""
+    with place.client("changing") as client:
+        tools = client.answer(client.ask("tools/list"))["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["moving__before"]
+        (place.folder / "moving.json").write_text(json.dumps(MOVED))
+        client.answer(client.call("moving__before"))
+        changed = "notifications/tools/list_changed"
+        assert client.wait_until(lambda: any(frame.get("method") == changed for frame in client.frames()))
+        after, long = (tool["name"] for tool in client.answer(client.ask("tools/list"))["result"]["tools"])
+        assert after == "moving__after"
+        assert len(long) <= 50
+        answered = client.answer(client.call(long))
+        assert answered["result"]["content"][0]["text"] == f"{'n' * 58} ran"
 
 
 def test_log_messages_say_which_server_they_are_of(records: list[dict[str, Any]]) -> None:
@@ -277,6 +308,8 @@ def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place) -> Non
         assert "result" in client.answer(client.call("py1__echo", text="here"))
         again = client.answer(client.call("all__echo", message="again"))
         assert "again" in again["result"]["content"][0]["text"]
+    with place.client("many") as other:
+        assert "## all\n\n" in other.hello["instructions"]
 
 
 def everything_pids(proxy: Proxy) -> list[int]:
