@@ -41,7 +41,7 @@ CHANGE_JOIN_S: Final = 0.2
 INCOMPLETE_TTL_MS: Final = 1000
 """Milliseconds for which a client may keep a list in which servers are missing."""
 AUTH_REQUIRED: Final = "auth_required"
-"""What the reason begins with for which a server is missing that wants credentials."""
+"""The beginning of the reason for which a server that wants credentials is missing."""
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
 _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {

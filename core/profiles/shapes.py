@@ -56,9 +56,12 @@ class _Execution(msgspec.Struct, rename="camel"):
 
 class _Tool(_Entry, rename="camel", kw_only=True):
     input_schema: _Schema
-    output_schema: dict[str, Raw] | UnsetType = UNSET
     annotations: _Hints | UnsetType = UNSET
     execution: _Execution | UnsetType = UNSET
+
+
+class _ModernTool(_Tool, rename="camel", kw_only=True):
+    output_schema: dict[str, Raw] | UnsetType = UNSET
 
 
 class _LegacyTool(_Tool, rename="camel", kw_only=True):
@@ -90,12 +93,12 @@ class _Resource(_Entry, rename="camel", kw_only=True):
 
 
 _DECODERS: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
-    "tools": msgspec.json.Decoder(_Tool),
+    "tools": msgspec.json.Decoder(_ModernTool),
     "prompts": msgspec.json.Decoder(_Prompt),
     "resources": msgspec.json.Decoder(_Resource),
     "resourceTemplates": msgspec.json.Decoder(_Resource),
 }
-"""What entries are verified with, by the member of the result that has them."""
+"""The decoders that verify entries, by the member of the result that has these."""
 _LEGACY: Final = {**_DECODERS, "tools": msgspec.json.Decoder(_LegacyTool)}
 
 

@@ -56,7 +56,7 @@ SLOPPY: Final = {
     "resources": [{"uri": "memo:kept", "name": "kept", "mimeType": None}, {"uri": "memo:broken"}],
     "resourceTemplates": [{"uriTemplate": "memo:{x}", "name": 1}],
 }
-"""What a server lists whose entries official clients refuse, and the whole list with them."""
+"""The lists of a server with entries for which official clients refuse the whole list."""
 
 
 class Place(NamedTuple):

@@ -132,7 +132,7 @@ def test_g1_g8_a_description_that_changes_is_refused_in_any_way(era: Era) -> Non
 
 @ERAS
 def test_g2_a_description_that_changes_is_refused_before_it_is_listed_again(era: Era) -> None:
-    """What the profile has kept of the list does not count."""
+    """The list that the profile has kept does not count."""
     scene = Scene(era, pins=pins(SEARCH | READ_ONLY))
     scene.names(SEARCH | READ_ONLY)
     assert scene.outcomes("alpha__search") == [SENT] * 4

@@ -101,7 +101,7 @@ def test_f5_of_a_server_that_comes_and_goes_only_a_list_that_differs_is_told(ser
 
 
 def test_f6_a_server_whose_list_has_no_end_is_left_out_or_cut() -> None:
-    """Its pages, entries and bytes are bounded (`test_lists`), and so is what one page may have."""
+    """Pages, entries and bytes of a list are bounded (`test_lists`), and so are the elements of one page."""
     play, alice, (alpha, beta) = meeting(down="pipe")
     tools = alice.asks("tools/list")
     started(alpha, beta)
@@ -154,7 +154,7 @@ SHAPES: Final[dict[str, tuple[str, Any, Any]]] = {
     "a media type that is null": ("resources/list", {"mimeType": None}, {}),
     "what nobody knows": ("tools/list", {"inputSchema": OPEN, "x": [True]}, {"inputSchema": OPEN, "x": [True]}),
 }
-"""What an entry of a list has: in which list, what the server says, and what of that clients see."""
+"""Members of an entry: the list, those that the server sends, and those that clients see."""
 ENTRIES: Final = {
     "tools/list": ("tools", {"name": "t"}, {"name": "alpha__t"}),
     "prompts/list": ("prompts", {"name": "t"}, {"name": "alpha__t"}),

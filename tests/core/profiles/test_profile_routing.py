@@ -157,7 +157,7 @@ def test_r6_a_change_within_a_call_and_outside_is_told_once(down: str, era: Era)
 
 
 def test_r7_a_subscription_at_three_servers_of_which_one_refuses_and_one_is_dead() -> None:
-    """What one server cannot give is left out. The part of the dead one joins when that is there."""
+    """The part of the one that refuses is left out. The part of the dead one joins when that is there."""
     play, alice, (alpha, beta, gamma) = meeting("alpha", "beta", "gamma", era=Era.STATELESS)
     uris = ["alpha+memo:x", "beta+memo:x", "gamma+memo:x"]
     listen = alice.asks(LISTEN, {"notifications": {"resourceSubscriptions": uris}})

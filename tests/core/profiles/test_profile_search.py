@@ -1,4 +1,4 @@
-"""What clients of a profile find of the tools of its servers, whatever they ask: Q1 to Q7."""
+"""Searches of clients for the tools of a profile: Q1 to Q7."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ NAMED: Final = (tool("list_files", "Reads a file, and lists files to read."), to
     ],
 )
 def test_q1_an_exact_name_is_first(query: str, first: str) -> None:
-    """Its definition is shown, though other tools have more of the words."""
+    """The definition of that tool is shown, though other tools have more of the words."""
     result = Search(*NAMED, beta=NAMED).ask(query)
     assert result["structuredContent"]["tools"][0]["name"] == first
 
@@ -98,7 +98,7 @@ def test_q3_tools_of_other_languages_are_found_by_their_own_words() -> None:
 
 
 def test_q4_of_a_long_query_the_beginning_counts() -> None:
-    """So much is read that a request in full sentences is whole."""
+    """A request in full sentences is read to its end."""
     search = Search(tool("send_mail", "Sends mail."), tool("weather", "Says the weather."))
     filling = "please " * (10_240 // 7)
     assert search.find("mail " + filling) == ["alpha__send_mail"]
