@@ -19,9 +19,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from raw_clients import HttpClient
 from rig import EVERYTHING, FILESYSTEM, Proxy, command_of, require, run_client, serve, start_server
-from test_sdk_pairs import HANDSHAKE, SEEN, VISITORS, WORKSHOPS, Workshop
+from test_sdk_pairs import HANDSHAKE, SEEN, STATELESS, VISITORS, WORKSHOPS, Workshop
 
 pytestmark = pytest.mark.real
+
+ERAS: Final = pytest.mark.parametrize("era", [HANDSHAKE, STATELESS])
 
 ALIASES: Final = {
     "python-1": "py1",
@@ -68,8 +70,8 @@ class Place(NamedTuple):
         return run_client(kind, self.proxy.url_of(profile), [session], folder=self.folder)
 
     @contextlib.contextmanager
-    def client(self, profile: str) -> Iterator[RawClient]:
-        client = RawClient(self.proxy.url_of(profile))
+    def client(self, profile: str, era: str = HANDSHAKE) -> Iterator[RawClient]:
+        client = (RawClient if era == HANDSHAKE else StatelessClient)(self.proxy.url_of(profile))
         try:
             yield client
         finally:
@@ -82,6 +84,9 @@ class RawClient(HttpClient):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._ids = itertools.count(1)
+        self.begin()
+
+    def begin(self) -> None:
         about = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
         self.hello = self.answer(self.ask("initialize", about))["result"]
         self.confirm(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -104,6 +109,31 @@ class RawClient(HttpClient):
     def answer(self, number: int) -> dict[str, Any]:
         assert self.wait_until(lambda: self.is_answered(number)), f"no answer to request {number}"
         return next(frame for frame in self.frames() if frame.get("id") == number and "method" not in frame)
+
+
+class StatelessClient(RawClient):
+    """A client of 2026-07-28 that listens to changes of the list of tools."""
+
+    def begin(self) -> None:
+        number = self.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert self.wait_until(lambda: bool(self.frames())), f"no answer to request {number}"
+
+    def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+        given = dict(params or {})
+        told = {"protocolVersion": STATELESS, "clientCapabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+        meta = given.get("_meta", {}) | {f"io.modelcontextprotocol/{key}": value for key, value in told.items()}
+        return super().ask(method, given | {"_meta": meta})
+
+    def _post(self, message: bytes, stream: str) -> None:
+        asked = json.loads(message)
+        headers = self._headers | {"MCP-Protocol-Version": STATELESS, "Mcp-Method": asked["method"]}
+        if "name" in asked["params"]:
+            headers["Mcp-Name"] = asked["params"]["name"]
+        with self.request("POST", self._path, headers, message) as response:
+            if response.getheader("Content-Type") == "application/json":
+                self.take(stream, response.read())
+            for _, data in self.events(response):
+                self.take(stream, data)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +169,6 @@ def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
         "hanging": [sys.executable, "-c", "import sys; sys.stdin.read()"],
     }
     (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
-    (folder / "moving.json").write_text(json.dumps({"tools": [{"name": "before"}]}))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
     servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
     healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging", "moving")]
@@ -243,12 +272,15 @@ def test_a_raw_name_is_refused_with_the_name_that_it_may_mean(records: list[dict
     assert "all__get-sum" in json.dumps(found["error"])
 
 
-def test_a_list_that_differs_is_told_of(place: Place) -> None:
+@ERAS
+def test_a_list_that_differs_is_told_of(place: Place, era: str) -> None:
     """The server says so before it answers a call. A name that is too long is cut."""
-    with place.client("changing") as client:
+    lists = place.folder / "moving.json"
+    lists.write_text(json.dumps({"tools": [{"name": "before"}]}))
+    with place.client("changing", era) as client:
         tools = client.answer(client.ask("tools/list"))["result"]["tools"]
         assert [tool["name"] for tool in tools] == ["moving__before"]
-        (place.folder / "moving.json").write_text(json.dumps(MOVED))
+        lists.write_text(json.dumps(MOVED))
         client.answer(client.call("moving__before"))
         changed = "notifications/tools/list_changed"
         assert client.wait_until(lambda: any(frame.get("method") == changed for frame in client.frames()))
@@ -266,9 +298,10 @@ def test_log_messages_say_which_server_they_are_of(records: list[dict[str, Any]]
     assert {log["logger"].partition("/")[0] for log in logs} == {"all"}
 
 
-def test_a_list_without_the_dead_and_the_hanging_server_says_so(place: Place) -> None:
+@ERAS
+def test_a_list_without_the_dead_and_the_hanging_server_says_so(place: Place, era: str) -> None:
     """The hanging server never answers, so the list came without waiting for it."""
-    with place.client("wounded") as client:
+    with place.client("wounded", era) as client:
         assert "result" in client.answer(client.call("py1__echo", text="is there"))
         found = client.answer(client.ask("tools/list"))["result"]
         assert {tool["name"].partition("__")[0] for tool in found["tools"]} == {"py1"}
@@ -283,8 +316,9 @@ def test_calls_do_not_wait_for_a_list_that_waits(place: Place) -> None:
         assert not client.is_answered(listing)
 
 
-def test_no_list_is_an_error_if_all_servers_are_down(place: Place) -> None:
-    with place.client("down") as client:
+@ERAS
+def test_no_list_is_an_error_if_all_servers_are_down(place: Place, era: str) -> None:
+    with place.client("down", era) as client:
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
             error = client.answer(client.ask(method))["error"]
             assert error["code"] == -31004
