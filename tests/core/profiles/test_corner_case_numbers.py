@@ -100,6 +100,7 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "F4 a server dies while it is listed": (f"{CORNER}test_a_server_dies_while_its_list_is_read",),
     "F5 a server comes and goes: a change is told once, and none if the list is the same": (
+        f"{REAL}test_a_list_that_differs_is_told_of",
         f"{FAILURES}test_f5_of_a_server_that_comes_and_goes_only_a_list_that_differs_is_told",
         f"{DIALOGUES}test_a_change_is_told_once_the_list_is_read_and_differs",
     ),
@@ -153,6 +154,7 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
         f"{DIALOGUES}test_a_completion_of_a_server_that_completes_nothing_is_empty",
     ),
     "R10 tasks of one id at two servers": (
+        "real/test_task_pairs.py::test_a_client_follows_all_tasks_to_their_end",
         f"{ROUTING}test_r10_tasks_of_one_id_at_two_servers_are_two",
         f"{LISTENS}test_the_list_of_tasks_has_those_of_all_servers_and_of_this_client_alone",
     ),
@@ -187,6 +189,7 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "G2 a description changes during a session": (
         f"{DEFINITIONS}test_g2_a_description_that_changes_is_refused_before_it_is_listed_again",
+        "app/gateway/test_definitions.py::test_g2_a_description_changes_during_a_session",
     ),
     "G3 a tool is renamed": (f"{DEFINITIONS}test_g3_g4_a_tool_that_is_new_or_renamed_is_not_there",),
     "G4 a tool is new": (f"{DEFINITIONS}test_g3_g4_a_tool_that_is_new_or_renamed_is_not_there",),
