@@ -17,13 +17,17 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ..base.errors import RemoteProtocolError
-from ..jsonrpc.splice import Edit, members, remove_members, set_member, splice, take
+from ..jsonrpc.splice import Edit, elements, members, remove_members, set_member, splice, take
 
 Text = str | UnsetType
 
 ANY: Final = {b"true": b"{}", b"false": b'{"not":{}}'}
 """Objects that say the same as the boolean schemas. The schemas of properties were objects before 2026-07-28, and some
 servers write `true` in any revision."""
+
+
+NESTED: Final = frozenset({"annotations", "execution", "arguments", "icons"})
+"""Members of entries of which clients verify the members, too."""
 
 
 class _Icon(msgspec.Struct):
@@ -129,6 +133,8 @@ def mended(array: str, entry: bytes, *, is_stateless: bool) -> bytes:
 
 def _mend(array: str, entry: bytes, *, is_stateless: bool) -> bytes:
     entry = _without_null(entry)
+    nested = [span for key, span in members(entry).items() if key in NESTED]
+    entry = splice(entry, [Edit(*span, _without_nested_null(entry[span.start : span.stop])) for span in nested])
     if array != "tools":
         return entry
     for key in ("inputSchema", "outputSchema"):
@@ -140,9 +146,23 @@ def _mend(array: str, entry: bytes, *, is_stateless: bool) -> bytes:
     return entry
 
 
+def _without_nested_null(value: bytes) -> bytes:
+    """Returns an object, or the objects of an array, without the members that are null."""
+    if value.startswith(b"{"):
+        return _without_null(value)
+    if not value.startswith(b"["):
+        return value
+    items = [value[start:stop] for start, stop in elements(value)]
+    return b"[" + b",".join(_without_null(item) if item.startswith(b"{") else item for item in items) + b"]"
+
+
 def _mend_schema(schema: bytes, *, is_object: bool) -> bytes:
-    """Returns a schema as an object has it, where its value is one."""
-    schema = _without_null(schema)
+    """Returns a schema as clients read it. `is_object`: its value is an object."""
+    spans = members(schema)
+    # Null is a value of other keywords, such as `default`.
+    schema = remove_members(
+        schema, {key for key in ("properties", "required") if take(schema, spans.get(key)) == b"null"}
+    )
     if is_object and "type" not in members(schema):
         schema = set_member(schema, "type", b'"object"')
     properties = take(schema, members(schema).get("properties"))

@@ -146,8 +146,18 @@ SHAPES: Final[dict[str, tuple[str, Any, Any]]] = {
     ),
     "members that are null": (
         "tools/list",
-        {"title": None, "inputSchema": OPEN | {"required": None, "properties": None}, "annotations": None},
-        {"inputSchema": OPEN},
+        {"title": None, "inputSchema": OPEN | {"required": None, "properties": None, "default": None}},
+        {"inputSchema": OPEN | {"default": None}},
+    ),
+    "hints that are null": (
+        "tools/list",
+        {"inputSchema": OPEN, "annotations": {"title": None, "readOnlyHint": True}},
+        {"inputSchema": OPEN, "annotations": {"readOnlyHint": True}},
+    ),
+    "an argument whose title is null": (
+        "prompts/list",
+        {"arguments": [{"name": "a", "title": None}]},
+        {"arguments": [{"name": "a"}]},
     ),
     "a schema without its type": ("tools/list", {"inputSchema": {"a": 1}}, {"inputSchema": {"a": 1} | OPEN}),
     "a description that is null": ("prompts/list", {"description": None}, {}),
