@@ -522,6 +522,9 @@ LIMIT_TESTS: Final = {
     "core/profiles/names.py::GUESS_MAX_CHARS": (
         "core/profiles/test_names.py::test_a8_candidates_are_found_for_names_of_some_length_only"
     ),
+    "core/profiles/rewriting.py::CHAIN_MAX": (
+        "core/profiles/test_corner_cases.py::test_a9_the_list_of_a_profile_that_contains_itself_ends"
+    ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),
@@ -536,8 +539,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/profiles/snapshots.py::SNAPSHOTS_MAX": "core/profiles/test_snapshots.py::test_stored_lists_are_bounded",
     "core/profiles/snapshots.py::SNAPSHOT_MAX_BYTES": "core/profiles/test_snapshots.py::test_a_long_list_is_not_stored",
-    "core/profiles/lists.py::PAGES_MAX": "core/profiles/test_lists.py::test_pages_of_a_server_are_bounded",
-    "core/profiles/lists.py::LIST_MAX_BYTES": "core/profiles/test_lists.py::test_bytes_of_a_server_are_bounded",
+    "core/profiles/fetches.py::PAGES_MAX": "core/profiles/test_lists.py::test_pages_of_a_server_are_bounded",
+    "core/profiles/fetches.py::LIST_MAX_BYTES": "core/profiles/test_lists.py::test_bytes_of_a_server_are_bounded",
+    "core/profiles/fetches.py::LIST_MAX_ENTRIES": "core/profiles/test_lists.py::test_entries_of_a_server_are_bounded",
     "core/profiles/pages.py::PAGE_MAX_BYTES": "core/profiles/test_lists.py::test_clients_get_large_lists_in_pages",
     "core/profiles/lists.py::KINDS_MAX": "core/profiles/test_lists.py::test_kinds_of_clients_are_bounded",
     "app/logins/callers.py::CALLERS_MAX": "app/logins/test_connect_pages.py::test_callers_are_bounded",

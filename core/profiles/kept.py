@@ -15,11 +15,13 @@ class Kept(NamedTuple):
         entries: the entries as clients see them, by name.
         raws: the server's own names, by those that clients see.
         expires_at: when it is too old.
+        is_changed: the server has said that it has changed.
     """
 
     entries: Mapping[str, bytes]
     raws: Mapping[str, str]
     expires_at: float
+    is_changed: bool = False
 
 
 class KeptSnapshots(Mapping[str, Snapshot]):

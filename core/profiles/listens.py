@@ -5,8 +5,8 @@ the leg to their server. Changes of lists are asked for on each leg that there i
 known before.
 
 The client's subscription is acknowledged once all parts have been, or after `Limits.listen_ack_s`. What a server has
-refused is left out. What a server that cannot be reached has is not: the server is asked again until it is there, and a
-change of all of its part then makes up for what was missed.
+refused is left out. What a server that cannot be reached has is not: the server is asked again until it is there. A
+change of each resource of its part then makes up for what was missed, and its lists are read again.
 
 Source: 2026-07-28 basic/patterns/subscriptions.
 """
@@ -255,7 +255,7 @@ class Listens:
             if frame.method == ACKNOWLEDGED:
                 granted = parse_filter(params, names_max=len(part.wanted.uris) + len(part.wanted.tasks))
                 part.settle(granted & part.wanted)
-                self._receive_granted(front, listen, part)
+                self._receive_granted(front, listen, server)
             elif frame.method not in LISTS or self._receive_change(front, server, frame.method):
                 if params is not None:
                     params = self._rewriter.message(server, frame.method, params)
@@ -280,7 +280,7 @@ class Listens:
     def _retry_later(self, front: Front, listen: FrontListen, server: str) -> None:
         part = listen.parts[server]
         pause_s = part.lose()
-        if part.wanted == listen.lists:
+        if part.wanted == listen.lists and server not in front.legs:
             del listen.parts[server]  # the next leg to the server is asked
             return
         key = listen.subscription.exchange.key
@@ -296,15 +296,15 @@ class Listens:
 
     # --- Acknowledgment ---------------------------------------------------------------------------------------------
 
-    def _receive_granted(self, front: Front, listen: FrontListen, part: Part) -> None:
-        subscription = listen.subscription
+    def _receive_granted(self, front: Front, listen: FrontListen, server: str) -> None:
+        subscription, part = listen.subscription, listen.parts[server]
         if subscription.machine.state is not ListenState.LIVE:
             self._acknowledge_if_complete(front, listen)
         elif part.take_missed():
             for method, params in part.granted.changes():
-                self._client_listens.tell(
-                    front.session, subscription, subscription.machine.receive_change(method, params)
-                )
+                if method not in LISTS or self._receive_change(front, server, method):
+                    changes = subscription.machine.receive_change(method, params)
+                    self._client_listens.tell(front.session, subscription, changes)
 
     def _acknowledge_if_complete(self, front: Front, listen: FrontListen) -> None:
         if all(part.is_settled for part in listen.parts.values()):

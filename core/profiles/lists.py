@@ -19,36 +19,31 @@ from typing import Final
 from ..base.errors import METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
 from ..bridge.capabilities import fingerprint
+from ..bridge.request_name import sole_member
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..jsonrpc.splice import members, remove_members, set_member, take
+from ..jsonrpc.splice import remove_members, set_member
 from ..state.advertised import Advertised
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.ports import FileDirectory
 from .client_kind import ClientKind
+from .fetches import NOT_YET, Fetch, Then, Wait
 from .kept import Kept, KeptSnapshots
 from .legs import Front, Leg, LegReply, Legs
-from .pages import entries_of, page_of
+from .pages import page_of
 from .profile import ProfileView
 from .rewriting import LISTINGS, Snapshot
 from .snapshots import Snapshots, StoredList
 
-PAGES_MAX: Final = 64
-"""Pages of one server's list that are read; servers have 50 entries or more on a page. At it: the rest is left out."""
-LIST_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of one server's list. Four hundred tools have one. At it: the rest is left out."""
 KINDS_MAX: Final = 256
 """Kinds of clients whose lists are kept. At it: those that were used least lately are dropped, and asked for again."""
-TTL_MAX_S: Final = 300.0
-"""Seconds for which a list is kept at most. After it: the server is asked again, behind the next list."""
 CHANGE_JOIN_S: Final = 0.2
 """Seconds from a server's notification to the reading of its list. Servers often send several at once."""
 INCOMPLETE_TTL_MS: Final = 1000
 """Milliseconds for which a client may keep a list in which servers are missing."""
-TTL_MIN_S: Final = 1.0
-"""Seconds for which a list is kept at least, whatever its server says: many say 0 for all that they list."""
-NOT_YET: Final = "it has not answered yet"
+AUTH_REQUIRED: Final = "auth_required"
+"""The beginning of the reason for which a server that wants credentials is missing."""
 REASONS_MAX_CHARS: Final = 1000
 """The most characters of the reasons in one error."""
 _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -59,53 +54,6 @@ _CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
 _CHANGES: Final = {listing: method for method, listings in _CHANGED.items() for listing in listings}
 
 
-class _Fetch:
-    """A list of a server that is being read.
-
-    Attributes:
-        waiting: the requests of clients that wait for it.
-        watching: the sessions whose clients are told if it differs from what they were shown.
-        is_outdated: the list has changed meanwhile.
-        problem: why it could not be read, or "" if it was; None before its end.
-    """
-
-    def __init__(self, method: str, params: bytes) -> None:
-        self.method = method
-        self.params = params
-        self.pages: list[bytes] = []
-        self.size_bytes = 0
-        self.waiting: list[_Wait] = []
-        self.watching: dict[str, Front] = {}
-        self.is_outdated = False
-        self.problem: str | None = None
-
-    def watch(self, front: Front) -> None:
-        """Lets the client of a session be told if the list differs."""
-        self.watching[front.session.sid] = front
-
-    def end(self, problem: str) -> None:
-        """Records that it is over."""
-        self.problem = problem
-
-    def begin_again(self) -> None:
-        """Forgets what was read."""
-        self.pages, self.size_bytes, self.is_outdated = [], 0, False
-
-
-class _Wait:
-    """A client's request for a list, and the servers that it waits for."""
-
-    def __init__(self, front: Front, exchange: Exchange, kind: ClientKind, then: Then | None) -> None:
-        self.front = front
-        self.exchange = exchange
-        self.kind = kind
-        self.then = then
-        self.missing: dict[str, str] = {}
-        self.failed: dict[str, str] = {}
-
-
-Then = Callable[[ClientKind, Mapping[str, Mapping[str, bytes]], Mapping[str, str]], None]
-"""Handles the lists of servers: the kind of the client, the entries by server and name, and why servers are missing."""
 Place = tuple[ClientKind, str, str]
 """A kind of clients, a server, and the method of the list."""
 
@@ -143,9 +91,9 @@ class Lists:
         self._shows = shows
         self._changed = changed
         self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
-        self._fetches: dict[Place, _Fetch] = {}
-        self._loading: dict[Place, list[_Wait]] = {}
-        self._waits: dict[tuple[str, ExchangeKey], _Wait] = {}
+        self._fetches: dict[Place, Fetch] = {}
+        self._loading: dict[Place, list[Wait]] = {}
+        self._waits: dict[tuple[str, ExchangeKey], Wait] = {}
         self._last_fetch = 0
 
     # --- From clients -----------------------------------------------------------------------------------------------
@@ -155,14 +103,14 @@ class Lists:
         kind = self.kind_of(front, exchange)
         front.record_list(exchange, kind)
         kept = self._of_kind(kind)
-        wait = _Wait(front, exchange, kind, then)
+        wait = Wait(front, exchange, kind, then)
         for server in self._view.servers:
             place = kind, server, exchange.method
             if not self._shows(server, kind.grants):
                 continue
             is_known = (server, exchange.method) in kept
             if place in self._loading or (not is_known and self._stored.is_untried(*place)):
-                wait.missing[server] = NOT_YET
+                wait.expect(server)
                 self._load(place, wait)
             else:
                 self._ask(wait, server)
@@ -173,7 +121,7 @@ class Lists:
         at = self._context.now + self._view.list_wait_s
         self._context.timers.set(("profile list", (front.session.sid, exchange.key)), at, "lists of servers")
 
-    def _load(self, place: Place, wait: _Wait) -> None:
+    def _load(self, place: Place, wait: Wait) -> None:
         """Reads the stored list of a server, before that is asked."""
         waiting = self._loading.get(place)
         if waiting is not None:
@@ -189,11 +137,11 @@ class Lists:
             self._of_kind(kind).setdefault((server, method), Kept(entries, stored.raws, self._context.now))
         for wait in self._loading.pop(place):
             if self._is_open(wait):
-                del wait.missing[server]
+                wait.settle(server)
                 self._ask(wait, server)
                 self._answer_if_complete(wait)
 
-    def _ask(self, wait: _Wait, server: str) -> None:
+    def _ask(self, wait: Wait, server: str) -> None:
         """Asks a server for its list, if nothing is known of it, or what is known is too old."""
         found = self._of_kind(wait.kind).get((server, wait.exchange.method))
         if found is not None and found.expires_at > self._context.now:
@@ -203,22 +151,22 @@ class Lists:
             if not isinstance(fetch, str):
                 fetch.watch(wait.front)
         elif isinstance(fetch, str):
-            wait.failed[server] = fetch
+            wait.settle(server, fetch)
         elif fetch.problem:
-            wait.failed[server] = fetch.problem
+            wait.settle(server, fetch.problem)
         elif fetch.problem is None:
-            fetch.waiting.append(wait)
+            fetch.add(wait)
             leg = wait.front.legs.get(server)
             is_late = leg is not None and self._context.now >= leg.opened_at + self._view.list_wait_s
             if leg is not None and is_late and not leg.is_introduced:
-                wait.failed[server] = NOT_YET  # it has not even begun a session: it is waited for once
+                wait.settle(server, NOT_YET)  # it has not even begun a session: it is waited for once
             elif leg is None or leg.lists(wait.exchange.method):
-                wait.missing[server] = NOT_YET
+                wait.expect(server)
 
-    def _is_open(self, wait: _Wait) -> bool:
+    def _is_open(self, wait: Wait) -> bool:
         return self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait
 
-    def _answer_if_complete(self, wait: _Wait) -> None:
+    def _answer_if_complete(self, wait: Wait) -> None:
         if not wait.missing:
             self.withdraw(wait.front, wait.exchange)
             self._answer(wait)
@@ -241,9 +189,9 @@ class Lists:
         )
 
     def entry(self, kind: ClientKind, method: str, name: str) -> bytes | None:
-        """Returns an entry as clients of a kind were last shown it."""
-        lists = [found for (_, listed), found in self._kept.get(kind, {}).items() if listed == method]
-        return next((found.entries[name] for found in lists if name in found.entries), None)
+        """Returns an entry as clients of a kind were last shown it; None if its list has changed since."""
+        found = (kept for (_, listed), kept in self._kept.get(kind, {}).items() if listed == method)
+        return next((kept.entries[name] for kept in found if name in kept.entries and not kept.is_changed), None)
 
     def kind_of(self, front: Front, exchange: Exchange) -> ClientKind:
         """Returns the kind of the client that sent a request."""
@@ -280,7 +228,7 @@ class Lists:
                 for changed in _CHANGED.get(method, ()):
                     found = kept.get((server, changed))
                     if found is not None:
-                        kept[server, changed] = found._replace(expires_at=self._context.now)
+                        kept[server, changed] = found._replace(expires_at=self._context.now, is_changed=True)
         # Rules of access need the grants of a request that is still open.
         if self._context.servers[server].access is not None or not self._shown_lists(front, server, method):
             return True
@@ -298,14 +246,14 @@ class Lists:
         for exchange, kind in self._shown_lists(front, server, method):
             running = self._fetches.get((kind, server, exchange.method))
             if running is not None:
-                running.is_outdated = True
+                running.outdate()
             fetch = running or self._fetch(front, exchange, kind, server)
             if isinstance(fetch, str):
                 self._changed(front, method)
             else:
                 fetch.watch(front)
 
-    def _fetch(self, front: Front, exchange: Exchange, kind: ClientKind, server: str) -> _Fetch | str:
+    def _fetch(self, front: Front, exchange: Exchange, kind: ClientKind, server: str) -> Fetch | str:
         """Begins to read a list, unless it is being read. Returns what reads it, or why it cannot be read."""
         place = kind, server, exchange.method
         fetch = self._fetches.get(place)
@@ -314,11 +262,13 @@ class Lists:
         leg = self._legs.open(front, server)
         if isinstance(leg, str):
             return leg
-        fetch = self._fetches[place] = _Fetch(exchange.method, remove_members(exchange.params or b"{}", {"cursor"}))
+        fetch = self._fetches[place] = Fetch(
+            self._view, kind, server, exchange.method, remove_members(exchange.params or b"{}", {"cursor"})
+        )
         self._read(fetch, place, leg, exchange, fetch.params)
         return fetch
 
-    def _read(self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, params: bytes) -> None:
+    def _read(self, fetch: Fetch, place: Place, leg: Leg, exchange: Exchange, params: bytes) -> None:
         id_key = envelope.id_key(b"1")
         assert id_key is not None
         self._last_fetch += 1
@@ -336,32 +286,27 @@ class Lists:
         self._legs.send(leg, inner)
 
     def _receive_page(
-        self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes
+        self, fetch: Fetch, place: Place, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes
     ) -> None:
         frame = envelope.decode(message)
         if frame.result is None:
             error = envelope.usable_error(frame.error or b"{}")
             is_absent = envelope.error_code(error) == METHOD_NOT_FOUND
-            text = envelope.text_of(envelope.member_of(error, "message")) or "it answered with an error"
-            self._end(fetch, place, leg, exchange, "" if is_absent else text)
+            self._end(fetch, place, leg, exchange, "" if is_absent else _reason_of(error))
             return
-        fetch.pages.append(frame.result)
-        fetch.size_bytes += len(frame.result)
         try:
-            cursor = envelope.member_of(frame.result, "nextCursor")
+            cursor = fetch.receive_page(frame.result)
         except RemoteProtocolError as fault:
-            self._end(fetch, place, leg, exchange, fault.message)
+            self._end(fetch, place, leg, exchange, f"its list cannot be read: {fault.message}")
             return
-        is_full = len(fetch.pages) >= PAGES_MAX or fetch.size_bytes >= LIST_MAX_BYTES
-        if cursor in (None, b"null", b'""') or is_full:
-            if cursor not in (None, b"null", b'""'):
-                self._context.note("warning", f"the rest of its {fetch.method} is left out: it is too long", leg.server)
-            self._end(fetch, place, leg, exchange, "")
-        else:
-            assert cursor is not None
+        if cursor is not None:
             self._read(fetch, place, leg, exchange, set_member(fetch.params, "cursor", cursor))
+            return
+        if fetch.is_cut:
+            self._context.note("warning", f"the rest of its {fetch.method} is left out: it is too long", leg.server)
+        self._end(fetch, place, leg, exchange, "")
 
-    def _end(self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, problem: str) -> None:
+    def _end(self, fetch: Fetch, place: Place, leg: Leg, exchange: Exchange, problem: str) -> None:
         if fetch.is_outdated and not problem:
             fetch.begin_again()
             self._read(fetch, place, leg, exchange, fetch.params)
@@ -370,65 +315,37 @@ class Lists:
         del self._fetches[place]
         kept_before, differs = self._of_kind(kind).get((server, method)), False
         if not problem:
-            try:
-                kept = self._keep(server, method, fetch.pages)
-            except RemoteProtocolError as fault:
-                problem = f"its list cannot be read: {fault.message}"
-            else:
-                self._of_kind(kind)[server, method] = kept
-                differs = kept_before is None or kept_before.entries != kept.entries
-                if differs:
-                    self._stored.save(*place, kept.entries, kept.raws)
+            kept = self._of_kind(kind)[server, method] = fetch.kept(self._context.now)
+            differs = kept_before is None or kept_before.entries != kept.entries
+            if differs and fetch.faults:
+                text = f"left out of its {method}, as clients refuse such a list: {'; '.join(fetch.faults)}"
+                self._context.note("warning", text[:REASONS_MAX_CHARS], server)
+            if differs:
+                self._stored.save(*place, kept.entries, kept.raws)
         fetch.end(problem)
         if problem and leg.is_left:
             self._ask_again(fetch, server)
             return
-        if differs:
-            for front in fetch.watching.values():
-                self._changed(front, _CHANGES[method])
         for wait in fetch.waiting:
-            wait.missing.pop(server, None)
-            wait.failed.pop(server, None)
-            if problem:
-                wait.failed[server] = problem
+            wait.settle(server, problem)
             if self._is_open(wait):
                 self._answer_if_complete(wait)
             elif not problem:
-                self._changed(wait.front, _CHANGES[method])
+                fetch.watch(wait.front)  # its list was answered without that of the server
+        for front in fetch.watching.values() if differs else ():
+            self._changed(front, _CHANGES[method])
 
-    def _ask_again(self, fetch: _Fetch, server: str) -> None:
+    def _ask_again(self, fetch: Fetch, server: str) -> None:
         """Lets the requests that waited for a list ask for it themselves: the session that read it has ended."""
         for wait in fetch.waiting:
             if self._is_open(wait) and not wait.front.is_closing:
-                wait.missing.pop(server, None)
+                wait.settle(server)
                 self._ask(wait, server)
                 self._answer_if_complete(wait)
 
-    def _keep(self, server: str, method: str, pages: list[bytes]) -> Kept:
-        """Raises RemoteProtocolError if the pages are no lists."""
-        listing = LISTINGS[method]
-        entries: dict[str, bytes] = {}
-        raws: list[str] = []
-        ttl_s = TTL_MAX_S
-        for page in pages:
-            for raw, _ in entries_of(page, listing.array, listing.name.path[0]):
-                raws.append(raw)
-            shown = self._view.rewriter.result(server, method, page)
-            for name, entry in entries_of(shown, listing.array, listing.name.path[0]):
-                entries.setdefault(name, entry)
-            ttl_ms = envelope.number_of(take(page, members(page).get("ttlMs")) or b"")
-            if ttl_ms is not None:
-                ttl_s = min(ttl_s, max(ttl_ms / 1000, TTL_MIN_S))
-        kind = listing.name.kind
-        if kind == "tools" or kind == "prompts":
-            names: Mapping[str, str] = self._view.names.catalogue(server, kind, raws)
-        else:
-            names = dict(zip(raws, raws, strict=True))
-        return Kept(entries, names, self._context.now + ttl_s)
-
     # --- Answers ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, wait: _Wait) -> None:
+    def _answer(self, wait: Wait) -> None:
         exchange, session, method = wait.exchange, wait.front.session, wait.exchange.method
         if exchange.is_over:
             return
@@ -467,3 +384,10 @@ class Lists:
             self._responder.fail(session, exchange, error.rpc_code, error.message)
             return
         self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+
+
+def _reason_of(error: bytes) -> str:
+    """Returns why a server has no list, of its error. A program can tell by the beginning that a login is wanted."""
+    text = envelope.text_of(envelope.member_of(error, "message")) or "it answered with an error"
+    status = sole_member(sole_member(error, "data"), "httpStatus")
+    return f"{AUTH_REQUIRED}: {text}" if status == b"401" else text

@@ -22,13 +22,20 @@ import msgspec
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..bridge.request_name import NAMED_BY, REFERENCED_BY, name_in, sole_member
 from ..jsonrpc.append import readable_members
-from ..jsonrpc.envelope import text_of
+from ..jsonrpc.envelope import number_of, text_of
 from ..jsonrpc.splice import Edit, Span, elements, members, set_member, splice, take
 from .names import Kind, Names, Route, Shortened, Unknown
 from .uris import Uris
 
 SERVER: Final = "dev.isthmus/server"
 """The member of the `_meta` of an entry of a list that has the id of its server."""
+
+CHAIN: Final = "dev.isthmus/chain"
+"""The member that tells how many profiles an entry has come through before, if it has come through any."""
+
+CHAIN_MAX: Final = 3
+"""Profiles one behind another: those of a person, a team and a vendor, and one more. At it: entries are left out. So
+the list of a profile that contains itself ends."""
 
 CANDIDATES_MAX: Final = 8
 """Candidates in the error for an unknown name. At it: the others are left out."""
@@ -224,8 +231,8 @@ class Rewriter:
         return splice(result, [Edit(*whole, array)])
 
     def _entry(self, server: str, listing: Listing, entry: bytes) -> tuple[str, bytes] | None:
-        """Returns the name of an entry and the entry, as clients see them; None if the name or the `_meta` cannot be
-        read in one way only."""
+        """Returns the name of an entry and the entry, as clients see them. None if the name or the `_meta` cannot be
+        read in one way only, or if the entry has come through too many profiles."""
         spans = readable_members(entry)
         key = listing.name.path[0]
         span, at = spans.get(key), spans.get("_meta")
@@ -237,7 +244,13 @@ class Rewriter:
         meta = take(entry, at) or b"null"
         try:
             meta = splice(meta, self._edits(server, meta, listing.in_meta))
-            meta = set_member(b"{}" if meta == b"null" else meta, SERVER, msgspec.json.encode(server))
+            meta = b"{}" if meta == b"null" else meta
+            if SERVER in members(meta):
+                passed = 1 + (number_of(take(meta, members(meta).get(CHAIN)) or b"") or 0)
+                if passed > CHAIN_MAX:
+                    return None
+                meta = set_member(meta, CHAIN, b"%d" % passed)
+            meta = set_member(meta, SERVER, msgspec.json.encode(server))
         except RemoteProtocolError:
             return None
         edits = [] if exposed == raw else [Edit(*span, msgspec.json.encode(exposed))]

@@ -29,8 +29,9 @@ from ..state.exchange import Exchange
 from ..state.ports import TaskDirectory
 from .catalogues import Catalogues
 from .client_kind import ClientKind
+from .fetches import TTL_MAX_S
 from .legs import Front, LegReply
-from .lists import REASONS_MAX_CHARS, TTL_MAX_S, Lists
+from .lists import REASONS_MAX_CHARS, Lists
 from .pages import page_of
 from .profile import ProfileView
 

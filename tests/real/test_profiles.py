@@ -19,9 +19,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from raw_clients import HttpClient
 from rig import EVERYTHING, FILESYSTEM, Proxy, command_of, require, run_client, serve, start_server
-from test_sdk_pairs import HANDSHAKE, SEEN, VISITORS, WORKSHOPS, Workshop
+from test_sdk_pairs import HANDSHAKE, SEEN, STATELESS, VISITORS, WORKSHOPS, Workshop
 
 pytestmark = pytest.mark.real
+
+ERAS: Final = pytest.mark.parametrize("era", [HANDSHAKE, STATELESS])
 
 ALIASES: Final = {
     "python-1": "py1",
@@ -44,6 +46,19 @@ CHOSEN: Final = list(itertools.product(VISITORS, ALIASES)) if os.environ.get("TH
 LONG: Final = "all__trigger-long-running-operation"
 TOOL_COUNTS: Final = {"all": 10, "fs": 10} | dict.fromkeys(ALIASES.values(), len(SEEN["tools"]))
 """The least number of tools of each server."""
+CHANGING: Final = Path(__file__).parents[1] / "app" / "peers" / "changing.py"
+SLOPPY: Final = {
+    "tools": [
+        {"name": "kept", "inputSchema": {"type": "object", "properties": {"any": True}, "required": None}},
+        {"name": "bare", "title": None},
+        {"name": "broken", "inputSchema": True},
+        {"name": "odd", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "yes"}},
+    ],
+    "prompts": [{"name": "kept", "description": None}, {"name": "broken", "arguments": {"who": {}}}],
+    "resources": [{"uri": "memo:kept", "name": "kept", "mimeType": None}, {"uri": "memo:broken"}],
+    "resourceTemplates": [{"uriTemplate": "memo:{x}", "name": 1}],
+}
+"""The lists of a server with entries for which official clients refuse the whole list."""
 
 
 class Place(NamedTuple):
@@ -55,8 +70,8 @@ class Place(NamedTuple):
         return run_client(kind, self.proxy.url_of(profile), [session], folder=self.folder)
 
     @contextlib.contextmanager
-    def client(self, profile: str) -> Iterator[RawClient]:
-        client = RawClient(self.proxy.url_of(profile))
+    def client(self, profile: str, era: str = HANDSHAKE) -> Iterator[RawClient]:
+        client = (RawClient if era == HANDSHAKE else StatelessClient)(self.proxy.url_of(profile))
         try:
             yield client
         finally:
@@ -69,8 +84,11 @@ class RawClient(HttpClient):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._ids = itertools.count(1)
+        self.begin()
+
+    def begin(self) -> None:
         about = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-        self.answer(self.ask("initialize", about))
+        self.hello = self.answer(self.ask("initialize", about))["result"]
         self.confirm(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
@@ -93,6 +111,31 @@ class RawClient(HttpClient):
         return next(frame for frame in self.frames() if frame.get("id") == number and "method" not in frame)
 
 
+class StatelessClient(RawClient):
+    """A client of 2026-07-28 that listens to changes of the list of tools."""
+
+    def begin(self) -> None:
+        number = self.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert self.wait_until(lambda: bool(self.frames())), f"no answer to request {number}"
+
+    def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+        given = dict(params or {})
+        told = {"protocolVersion": STATELESS, "clientCapabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+        meta = given.get("_meta", {}) | {f"io.modelcontextprotocol/{key}": value for key, value in told.items()}
+        return super().ask(method, given | {"_meta": meta})
+
+    def _post(self, message: bytes, stream: str) -> None:
+        asked = json.loads(message)
+        headers = self._headers | {"MCP-Protocol-Version": STATELESS, "Mcp-Method": asked["method"]}
+        if "name" in asked["params"]:
+            headers["Mcp-Name"] = asked["params"]["name"]
+        with self.request("POST", self._path, headers, message) as response:
+            if response.getheader("Content-Type") == "application/json":
+                self.take(stream, response.read())
+            for _, data in self.events(response):
+                self.take(stream, data)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A gateway in front of all servers. Those at URLs have started."""
@@ -112,22 +155,29 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(stack.enter_context(serve(config, folder=folder, options=("--quiet-start",))), folder)
 
 
+MOVED: Final = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("after", "n" * 58)]}
+
+
 def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
     commands: dict[str, list[str | Path]] = {
         "ts1": command_line(WORKSHOPS["typescript-1"]),
         "all": ["node", require(EVERYTHING).resolve(), "stdio"],
         "fs": ["node", require(FILESYSTEM).resolve(), folder / "shown"],
+        "sloppy": [sys.executable, CHANGING, folder / "sloppy.json"],
+        "moving": [sys.executable, CHANGING, folder / "moving.json"],
         "dead": [sys.executable, "-c", "raise SystemExit(3)"],
         "hanging": [sys.executable, "-c", "import sys; sys.stdin.read()"],
     }
+    (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
     servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
-    healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging")]
+    healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging", "moving")]
     profiles = [
-        {"id": "workshops", "servers": list(ALIASES.values()), "list_wait_seconds": 600},
+        {"id": "workshops", "servers": [*ALIASES.values(), "sloppy"], "list_wait_seconds": 600},
         {"id": "many", "servers": healthy, "list_wait_seconds": 600},
         {"id": "wounded", "servers": ["py1", "dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
         {"id": "patient", "servers": [*healthy, "dead", "hanging"], "list_wait_seconds": 600},
+        {"id": "changing", "servers": ["moving"]},
         {"id": "down", "servers": ["dead", "hanging"], "list_wait_seconds": 0.2},
     ]
     return {"core": {"port": 0}, "servers": servers, "profiles": profiles}
@@ -140,7 +190,7 @@ def command_line(workshop: Workshop) -> list[str | Path]:
 @pytest.mark.parametrize(("client", "server"), CHOSEN, ids=map("--".join, CHOSEN))
 def test_a_client_uses_one_server_of_many(place: Place, client: str, server: str) -> None:
     """Every feature arrives in the names of the profile: questions, progress, log messages and changes of the server
-    that is used, and of no other."""
+    that is used, and of no other. A server that breaks the schema in its lists costs nobody a list."""
     visitor, alias = VISITORS[client], ALIASES[server]
     seen = dict(place.run(visitor.script, {**visitor.session, "alias": alias}, "workshops")[0])
     assert seen.pop("revision") == visitor.revisions[0]
@@ -149,6 +199,7 @@ def test_a_client_uses_one_server_of_many(place: Place, client: str, server: str
     names = seen.pop("tools")
     assert names == sorted(names)
     assert {name.removeprefix(f"{alias}__") for name in names if name.startswith(f"{alias}__")} == set(SEEN["tools"])
+    assert [name for name in names if name.startswith("sloppy__")] == ["sloppy__bare", "sloppy__kept"]
     # The server says that its tools have changed, but they have not: a profile need not pass that on.
     assert set(seen.pop("changes")) - {"tools"} == {f"{alias}+note://one"}
     assert seen.pop("asked") == [f"[{alias}] Which colour?", "well?", "roots"]
@@ -172,6 +223,8 @@ PLAN: Final = [
     {"op": "await", "method": "notifications/message", "contains": '"all'},
     {"op": "call", "name": "fs__read_text_file", "arguments": {"path": "hello.txt"}},
     {"op": "call", "name": "fs__list_allowed_directories", "arguments": {}},
+    {"op": "read", "uri": "sloppy+memo:kept"},
+    {"op": "call", "name": "get-sum", "arguments": {}},
 ]
 
 
@@ -192,10 +245,12 @@ def test_lists_have_the_entries_of_all_servers(records: list[dict[str, Any]]) ->
     for alias, count in TOOL_COUNTS.items():
         assert sum(name.startswith(f"{alias}__") for name in tools) >= count, alias
     uris = [resource["uri"] for resource in result(records, 1)]
+    assert [uri for uri in uris if uri.startswith("sloppy+")] == ["sloppy+memo:kept"]
     assert {f"{alias}+note://one" for alias in ALIASES.values()} <= set(uris)
     templates = [template["uriTemplate"] for template in result(records, 2)]
     assert "all+demo://resource/dynamic/text/{resourceId}" in templates
     prompts = [prompt["name"] for prompt in result(records, 3)]
+    assert "sloppy__kept" in prompts and "sloppy__broken" not in prompts
     assert {f"{alias}__greet" for alias in ALIASES.values()} | {"all__args-prompt"} <= set(prompts)
 
 
@@ -205,9 +260,35 @@ def test_resources_prompts_and_completions_are_those_of_their_server(records: li
     links = [block for block in result(records, 5)["content"] if block["type"] == "resource_link"]
     assert len(links) == 2
     assert all(link["uri"].startswith("all+demo://resource/") for link in links)
+    assert result(records, 14)["contents"] == [{"uri": "sloppy+memo:kept", "text": "read"}]
     assert result(records, 6)["completion"]["values"] == ["Sales", "Support"]
     assert result(records, 7)["completion"]["values"] == ["4"]
     assert "Oslo" in json.dumps(result(records, 8))
+
+
+def test_a_raw_name_is_refused_with_the_name_that_it_may_mean(records: list[dict[str, Any]]) -> None:
+    (found,) = [record for record in records if record["kind"] == "step" and record["number"] == 15]
+    assert found["error"]["code"] == -32602
+    assert "all__get-sum" in json.dumps(found["error"])
+
+
+@ERAS
+def test_a_list_that_differs_is_told_of(place: Place, era: str) -> None:
+    """The server says so before it answers a call. A name that is too long is cut."""
+    lists = place.folder / "moving.json"
+    lists.write_text(json.dumps({"tools": [{"name": "before"}]}))
+    with place.client("changing", era) as client:
+        tools = client.answer(client.ask("tools/list"))["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["moving__before"]
+        lists.write_text(json.dumps(MOVED))
+        client.answer(client.call("moving__before"))
+        changed = "notifications/tools/list_changed"
+        assert client.wait_until(lambda: any(frame.get("method") == changed for frame in client.frames()))
+        after, long = (tool["name"] for tool in client.answer(client.ask("tools/list"))["result"]["tools"])
+        assert after == "moving__after"
+        assert len(long) <= 50
+        answered = client.answer(client.call(long))
+        assert answered["result"]["content"][0]["text"] == f"{'n' * 58} ran"
 
 
 def test_log_messages_say_which_server_they_are_of(records: list[dict[str, Any]]) -> None:
@@ -217,9 +298,10 @@ def test_log_messages_say_which_server_they_are_of(records: list[dict[str, Any]]
     assert {log["logger"].partition("/")[0] for log in logs} == {"all"}
 
 
-def test_a_list_without_the_dead_and_the_hanging_server_says_so(place: Place) -> None:
+@ERAS
+def test_a_list_without_the_dead_and_the_hanging_server_says_so(place: Place, era: str) -> None:
     """The hanging server never answers, so the list came without waiting for it."""
-    with place.client("wounded") as client:
+    with place.client("wounded", era) as client:
         assert "result" in client.answer(client.call("py1__echo", text="is there"))
         found = client.answer(client.ask("tools/list"))["result"]
         assert {tool["name"].partition("__")[0] for tool in found["tools"]} == {"py1"}
@@ -234,8 +316,9 @@ def test_calls_do_not_wait_for_a_list_that_waits(place: Place) -> None:
         assert not client.is_answered(listing)
 
 
-def test_no_list_is_an_error_if_all_servers_are_down(place: Place) -> None:
-    with place.client("down") as client:
+@ERAS
+def test_no_list_is_an_error_if_all_servers_are_down(place: Place, era: str) -> None:
+    with place.client("down", era) as client:
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
             error = client.answer(client.ask(method))["error"]
             assert error["code"] == -31004
@@ -259,6 +342,8 @@ def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place) -> Non
         assert "result" in client.answer(client.call("py1__echo", text="here"))
         again = client.answer(client.call("all__echo", message="again"))
         assert "again" in again["result"]["content"][0]["text"]
+    with place.client("many") as other:
+        assert "## all\n\n" in other.hello["instructions"]
 
 
 def everything_pids(proxy: Proxy) -> list[int]:

@@ -72,8 +72,8 @@ SERVERS: Final = {
     "python-1": Peer(LEGACY, [PYTHON_1, PEERS / "tasks_python1.py"]),
     "fastmcp": Peer(MODERN, [PYTHON_2, PEERS / "tasks_fastmcp.py"]),
 }
-WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
-"""The last two go through Isthmus, with the same transport on both sides."""
+WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio", "profile")
+"""The last three go through Isthmus, with the same transport on both sides: the last one over HTTP at a profile."""
 
 Visit = tuple[str, str, str]
 """Way, client, server."""
@@ -88,14 +88,16 @@ MEETINGS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "direct-http": (("raw", "fastmcp"),),
     "http": (
         ("typescript-1", "fastmcp"),
-        ("python-1", "typescript-1"),
         ("fastmcp", "python-1"),
         ("raw", "fastmcp"),
+    ),
+    "profile": (
+        ("python-1", "typescript-1"),
         ("raw", "typescript-1"),
     ),
 }
-"""The visits without THOROUGH: each client, each server, and through Isthmus each pair of eras over HTTP. Visits with
-slow processes begin first, when there is least to wait for."""
+"""The visits without THOROUGH: each client, each server, and through Isthmus each pair of eras over HTTP, those with a
+server of the handshake era at a profile. Visits with slow processes begin first, when there is least to wait for."""
 
 
 def visits() -> list[Visit]:
@@ -192,6 +194,8 @@ def expected(way: str, client: str, server: str) -> dict[str, Any]:
     seen["offers"] = offers(client, server)
     status = "failed" if era == LEGACY else "completed"
     seen["fails"] = [status, "error: it failed"]
+    if way == "profile":
+        seen["asked"] = [f"[{server}] Who?"]
     if way.startswith("direct"):
         if server == "python-1":  # that library knows neither tools that fail nor results of cancelled tasks
             seen["fails"] = ["completed", "error: it failed"]
@@ -237,7 +241,9 @@ class Book:
             return self.command(server)
         if way == "stdio":
             return between(*self.command(server))
-        return self._direct[server].result() if way == "direct-http" else self._proxy.result()[server]
+        if way == "direct-http":
+            return self._direct[server].result()
+        return self._proxy.result()[profile_of(server) if way == "profile" else server]
 
     def _start(self, server: str, stack: contextlib.ExitStack) -> str:
         command = self.command(server, "http")
@@ -253,9 +259,16 @@ class Book:
             for name, url in self._direct.items()
         ]
         config = self.folder / "isthmus.json"
-        config.write_text(json.dumps({"core": {"port": 0}, "storage": {"root": "data"}, "servers": servers}))
+        profiles = [{"id": profile_of(name), "servers": [{"id": name, "alias": ""}]} for name in SERVERS]
+        settings = {"core": {"port": 0}, "storage": {"root": "data"}, "servers": servers, "profiles": profiles}
+        config.write_text(json.dumps(settings))
         proxy = stack.enter_context(serve(config, folder=self.folder))
-        return {name: proxy.url_of(name) for name in SERVERS}
+        return {name: proxy.url_of(name) for name in (*SERVERS, *map(profile_of, SERVERS))}
+
+
+def profile_of(server: str) -> str:
+    """Returns the id of a profile with that server alone, whose tools have their own names there."""
+    return f"only-{server}"
 
 
 Deed = tuple[Any, ...]

@@ -32,7 +32,8 @@ class World:
         self.lists, self.config = folder / "lists.json", folder / "isthmus.json"
         server = {"id": "a", "upstream": {"command": [sys.executable, PEER, str(self.lists)]}}
         server |= settings.pop("server", {})
-        self.config.write_text(json.dumps({"core": {"port": 0, "drain_seconds": 5}, "servers": [server], **settings}))
+        settings |= {"servers": [server], "profiles": [{"id": "p", "servers": [{"id": "a", "alias": ""}]}]}
+        self.config.write_text(json.dumps({"core": {"port": 0, "drain_seconds": 5}, **settings}))
         self.serves(tools=[SEARCH, DELETE])
 
     def serves(self, **lists: Any) -> None:
@@ -49,10 +50,11 @@ class World:
             return await pin(self.settings, shows_diff=False, approved=list(approved) or None)
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Talk]:
+    async def client(self, endpoint: str = "a") -> AsyncIterator[Talk]:
+        """A client of the server, or of the profile `p` that has the server alone."""
         with anyio.fail_after(6 * PATIENCE_S):
             async with running(self.settings, listen=True, is_lasting=False) as gateway:
-                caller = Caller(f"{gateway.base_url}/mcp/a")
+                caller = Caller(f"{gateway.base_url}/mcp/{endpoint}")
                 await caller.initialize()
                 yield Talk(caller, gateway.base_url)
 
@@ -66,7 +68,7 @@ class Talk:
     async def list(self) -> list[Json]:
         answered = await self._caller.request("tools/list")
         tools: list[Json] = answered["result"]["tools"]
-        return tools
+        return [{key: tool[key] for key in tool if key != "_meta"} for tool in tools]
 
     async def ask(self, method: str, **params: Any) -> int:
         """Sends a request. Returns the code of its error; 0 if it has a result."""
@@ -88,6 +90,7 @@ class Talk:
         return next(line for line in lines if line.startswith("isthmus_server_differences_total"))
 
 
+ENDPOINTS = pytest.mark.parametrize("endpoint", ["a", "p"], ids=["server", "profile"])
 BLOCK = {"pins": {"mode": "block"}}
 DENIED, UNKNOWN = -31009, -32602
 
@@ -104,11 +107,12 @@ async def test_g1_a_description_changes_at_the_second_list(tmp_path: Path) -> No
         assert await talk.differences() == {"tools/search": "description changed"}
 
 
-async def test_g2_a_description_changes_during_a_session(tmp_path: Path) -> None:
+@ENDPOINTS
+async def test_g2_a_description_changes_during_a_session(tmp_path: Path, endpoint: str) -> None:
     world = World(tmp_path, **BLOCK)
     assert await world.pin()
-    async with world.client() as talk:
-        assert await talk.list() == [SEARCH, DELETE]
+    async with world.client(endpoint) as talk:
+        assert sorted(await talk.list(), key=str, reverse=True) == [SEARCH, DELETE]
         world.serves(tools=[EVIL, DELETE])
         assert await talk.call("delete_all") == 0  # with it the server says that its lists have changed
         assert await talk.call("search") == DENIED

@@ -6,36 +6,14 @@ from typing import Any
 
 import pytest
 from dialogue import Dialogue
-from dialogue_peers import Client, Server
+from dialogue_peers import Client
 from expected_values import Containing
-from isthmus.core import Cause, End, Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core import Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core.profiles.rewriting import CHAIN_MAX
+from profile_scenes import CAN, fail_to_start, greeted, meeting
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
-CAN = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
 FAILURES_IN_A_ROW = 5
-
-
-def meeting(
-    *servers: ProfileServer, down: str = "http", era: Era = Era.HANDSHAKE, server_era: Era = Era.HANDSHAKE
-) -> tuple[Dialogue, Client, list[Server]]:
-    """Returns a client that has met a profile, and the servers of that, of which none is started yet."""
-    shown = servers or (ProfileServer("alpha"), ProfileServer("beta"))
-    plans = [ServerPlan(id=server.id, kind=Kind.PIPE, era=server_era) for server in shown]
-    play = Dialogue(*plans, profiles=(Profile("all", tuple(shown)),))
-    return play, greeted(play, "alice", down=down, era=era), play.servers
-
-
-def greeted(play: Dialogue, name: str, *, down: str = "http", era: Era = Era.HANDSHAKE) -> Client:
-    client = play.client(name, down, server="all", era=era)
-    if era is Era.HANDSHAKE:
-        client.is_answered(client.greets(), ...)
-        client.notifies("initialized")
-    return client
-
-
-def fail_to_start(server: Server) -> None:
-    server.is_started()
-    server.breaks_off(server.channel, Cause(End.UNREACHABLE, detail="no such program", unsent=True))
 
 
 def result_of(play: Dialogue, client: Client) -> dict[str, Any]:
@@ -71,7 +49,7 @@ def test_requests_do_not_wait_for_a_server_that_is_left_alone(era: Era) -> None:
 @pytest.mark.parametrize("is_started", [False, True], ids=["starting", "started"])
 def test_a_client_that_leaves_takes_no_list_of_others_with_it(era: Era, is_started: bool) -> None:
     """A list that a client was waiting for as it left is read for the next one."""
-    play, alice, (alpha,) = meeting(ProfileServer("alpha"), down="pipe", era=era)
+    play, alice, (alpha,) = meeting("alpha", down="pipe", era=era)
     alice.asks("tools/list")
     if is_started:
         alpha.starts(able=CAN)
@@ -107,7 +85,7 @@ def test_a_server_dies_while_its_list_is_read() -> None:
 
 
 def test_a_server_that_is_lost_keeps_what_it_has_listed() -> None:
-    play, alice, (alpha,) = meeting(ProfileServer("alpha"), down="pipe")
+    play, alice, (alpha,) = meeting("alpha", down="pipe")
     alice.asks("tools/list")
     alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "t"}]})
@@ -139,7 +117,7 @@ def test_a_server_that_is_lost_keeps_what_it_has_listed() -> None:
 )
 def test_a_tool_of_any_name_is_called_by_the_name_that_is_listed(raw: str) -> None:
     """Aliases of which one begins another, with `_` in the id, do not get into each other's way."""
-    play, alice, (_, other) = meeting(ProfileServer("a"), ProfileServer("a_b"), down="pipe")
+    play, alice, (_, other) = meeting("a", "a_b", down="pipe")
     alice.asks("tools/list")
     for server in play.servers:
         server.is_started()
@@ -158,11 +136,36 @@ def test_a_tool_of_any_name_is_called_by_the_name_that_is_listed(raw: str) -> No
 
 
 def test_names_that_differ_in_case_only_are_two() -> None:
-    play, alice, (alpha,) = meeting(ProfileServer("alpha"), down="pipe")
+    play, alice, (alpha,) = meeting("alpha", down="pipe")
     alice.asks("tools/list")
     alpha.starts(able=CAN)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": "read"}, {"name": "READ"}]})
     assert [tool["name"] for tool in result_of(play, alice)["tools"]] == ["alpha__READ", "alpha__read"]
+
+
+def test_a9_the_list_of_a_profile_that_contains_itself_ends() -> None:
+    """The server alpha lists a tool of its own, and all that the profile shows."""
+    play, alice, (alpha,) = meeting("alpha", down="pipe")
+    own = {"name": "t", "inputSchema": {"type": "object"}}
+    tools = [own]
+    alice.asks("tools/list")
+    alpha.starts(able=CAN)
+    alpha.answers(alpha.is_asked("tools/list"), {"tools": tools})
+    for depth in range(CHAIN_MAX + 1):
+        shown = result_of(play, alice)["tools"]
+        assert len({tool["name"] for tool in shown}) == len(shown) == depth + 1
+        tools = [own, *shown]
+        alpha.notifies("tools/list_changed")
+        play.waits(0.3)
+        alpha.answers(alpha.is_asked("tools/list"), {"tools": tools})
+        if depth < CHAIN_MAX:
+            alice.is_notified("tools/list_changed")
+            alice.asks("tools/list")
+    play.finish()
+    deepest = next(tool for tool in shown if "dev.isthmus/chain" in tool["_meta"])
+    call = alice.asks("tools/call", {"name": deepest["name"]})
+    alpha.answers(alpha.is_asked("tools/call", {"name": deepest["name"].partition("__")[2]}), {"content": []})
+    alice.is_answered(call, {"content": []})
 
 
 def test_a_raw_name_is_refused_with_the_names_that_it_may_mean() -> None:
@@ -233,20 +236,6 @@ def test_a_variable_of_a_template_is_completed_at_its_server() -> None:
 # --- Routing --------------------------------------------------------------------------------------------------------
 
 
-def test_one_progress_token_on_two_legs_is_two_tokens() -> None:
-    """A client may reuse a token once the request with it has ended; ours differ for each leg."""
-    _play, alice, (alpha, beta) = meeting(down="pipe")
-    for server in (alpha, beta):
-        call = alice.asks("tools/call", {"name": f"{server.name}__t", "_meta": {"progressToken": "p"}})
-        server.starts(able=CAN)
-        received = server.is_asked("tools/call")
-        token = received.params["_meta"]["progressToken"]
-        server.notifies("progress", {"progressToken": token, "progress": 1})
-        alice.is_notified("progress", {"progressToken": "p", "progress": 1})
-        server.answers(received, {"content": []})
-        alice.is_answered(call, {"content": []})
-
-
 def test_a_ping_needs_no_server() -> None:
     play, alice, _ = meeting(down="pipe")
     alice.is_answered(alice.asks("ping"), {})
@@ -281,8 +270,7 @@ def test_the_subscription_of_one_session_outlives_that_of_another() -> None:
 
 
 def test_only_servers_that_are_used_are_started() -> None:
-    shown = [ProfileServer(f"s{number}") for number in range(30)]
-    play, alice, servers = meeting(*shown, down="pipe")
+    play, alice, servers = meeting(*(f"s{number}" for number in range(30)), down="pipe")
     for server in (servers[3], servers[17]):
         call = alice.asks("tools/call", {"name": f"{server.name}__t"})
         server.starts(able=CAN)

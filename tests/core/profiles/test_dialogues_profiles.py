@@ -63,8 +63,8 @@ def give(server: Server, request: Request, *entries: Any, cursor: str = "") -> N
     server.answers(request, {request.method.partition("/")[0]: list(entries)} | more | COMPLETE)
 
 
-def shown(server: str, name: str, **rest: Any) -> dict[str, Any]:
-    return {"name": name, "_meta": {"dev.isthmus/server": server}} | rest
+def shown(server: str, name: str) -> Containing:
+    return Containing({"name": name, "_meta": {"dev.isthmus/server": server}})
 
 
 @KINDS

@@ -9,8 +9,9 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Kind, Profile, ProfileServer, ServerPlan
-from isthmus.core.profiles import lists
-from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX, LIST_MAX_BYTES, PAGES_MAX, TTL_MAX_S, TTL_MIN_S
+from isthmus.core.profiles import fetches, lists
+from isthmus.core.profiles.fetches import LIST_MAX_BYTES, LIST_MAX_ENTRIES, PAGES_MAX, TTL_MAX_S, TTL_MIN_S
+from isthmus.core.profiles.lists import CHANGE_JOIN_S, KINDS_MAX
 from isthmus.core.profiles.pages import PAGE_MAX_BYTES
 
 CAN: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
@@ -50,17 +51,34 @@ def test_pages_of_a_server_are_bounded() -> None:
     assert len(tools_of(play, alice)["tools"]) == PAGES_MAX
 
 
-def test_bytes_of_a_server_are_bounded() -> None:
-    """A list of more than `LIST_MAX_BYTES` is not read to its end."""
+@pytest.mark.parametrize("pages", [1, 2])
+def test_bytes_of_a_server_are_bounded(pages: int) -> None:
+    """A list of more than `LIST_MAX_BYTES` is not read to its end, even if it is one page."""
     play, alice, alpha = meeting()
     alice.asks("tools/list")
     alpha.starts(able=CAN)
-    large = {"name": "large", "description": "x" * (LIST_MAX_BYTES // 2)}
-    for cursor in ("1", "2"):
-        alpha.answers(alpha.is_asked("tools/list"), {"tools": [large], "nextCursor": cursor})
+    small, large = ({"name": name, "description": "x" * (LIST_MAX_BYTES // 3)} for name in ("small", "large"))
+    large["description"] *= 2
+    told = [small, large, {"name": "z"}]
+    for page in (told,) if pages == 1 else (told[:1], told[1:]):
+        alpha.answers(alpha.is_asked("tools/list"), {"tools": page, "nextCursor": "more"})
     (came,) = play.unexpected
     play.unexpected.clear()
-    assert [tool["name"] for tool in came.what["result"]["tools"]] == ["alpha__large"]
+    assert [tool["name"] for tool in came.what["result"]["tools"]] == ["alpha__small"]
+
+
+def test_entries_of_a_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a list of more than `LIST_MAX_ENTRIES` is left out, within a page or behind it."""
+    assert LIST_MAX_ENTRIES > 3
+    monkeypatch.setattr(fetches, "LIST_MAX_ENTRIES", 3)
+    play, alice, alpha = meeting()
+    tools = alice.asks("tools/list")
+    alpha.starts(able=CAN)
+    for names in ("ab", "cde"):
+        alpha.answers(alpha.is_asked("tools/list"), {"tools": [{"name": name} for name in names], "nextCursor": names})
+    shown = [Containing({"name": f"alpha__{name}"}) for name in "abc"]
+    alice.is_answered(tools, {"tools": shown})
+    play.finish()
 
 
 def test_clients_get_large_lists_in_pages() -> None:
@@ -188,5 +206,6 @@ def test_entries_without_a_name_are_left_out() -> None:
     alpha.starts(able=CAN)
     odd = [{}, 7, None, {"name": 3}, {"name": "t"}, {"name": "t", "description": "again"}]
     alpha.answers(alpha.is_asked("tools/list"), {"tools": odd})
-    alice.is_answered(tools, {"tools": [{"name": "alpha__t", "_meta": {"dev.isthmus/server": "alpha"}}]})
+    shown = {"name": "alpha__t", "_meta": {"dev.isthmus/server": "alpha"}, "inputSchema": {"type": "object"}}
+    alice.is_answered(tools, {"tools": [shown]})
     play.finish()

@@ -16,6 +16,7 @@ from isthmus.core.base.methods import LISTEN
 from isthmus.core.jsonrpc.outline import outlined
 from isthmus.core.profiles.rewriting import (
     CANDIDATES_MAX,
+    CHAIN,
     NAMING,
     SERVER,
     Addressed,
@@ -85,7 +86,8 @@ def test_entries_keep_their_bytes() -> None:
 def test_an_entry_cannot_say_that_it_is_of_another_server(meta: str) -> None:
     listed = b'{"tools":[{"name":"read","_meta":%b}]}' % meta.encode()
     (entry,) = json.loads(REWRITER.result("a", "tools/list", listed))["tools"]
-    assert entry == {"name": "a__read", "_meta": {SERVER: "a"}}
+    passed = {CHAIN: 1} if "server" in meta else {}
+    assert entry == {"name": "a__read", "_meta": {SERVER: "a"} | passed}
 
 
 @pytest.mark.parametrize(
