@@ -119,6 +119,14 @@ class _Counts(Collector):
                 counter.add_metric([server.id], getattr(server, value))
             yield counter
 
+        limited = CounterMetricFamily(
+            "isthmus_calls_limited", "Calls that a rate limit has refused.", labels=["server", "tool"]
+        )
+        for server in self._servers:
+            for tool, number in sorted(server.limited.items()):
+                limited.add_metric([server.id, tool], number)
+        yield limited
+
     def _of_tasks(self) -> Iterator[Metric]:
         numbers = GaugeMetricFamily(
             "isthmus_tasks",
