@@ -106,5 +106,6 @@ class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Returns the limit for people: `10 calls per 60 s for write_*`."""
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        whose = "" if self.is_for_each_caller else " by all callers together"
-        return f"{calls} per {self.per_s:g} s for {', '.join(self.tools)}{whose}"
+        whose = "" if self.is_for_each_caller else " of all callers"
+        tools = "all tools" if "*" in self.tools else ", ".join(self.tools)
+        return f"{calls}{whose} per {self.per_s:g} s for {tools}"

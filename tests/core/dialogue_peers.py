@@ -143,13 +143,15 @@ class Client(Peer):
         principal: str = "",
         groups: str = "",
         scopes: str = "",
+        address: str = "",
     ) -> None:
         super().__init__(play, name)
         self.shows(groups, scopes)
+        self.address = address
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
         if down == "pipe":
-            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
+            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants, address=address))
 
     def shows(self, groups: str = "", scopes: str = "", *, issued_at_unix: float | None = None) -> None:
         """Shows a token with these groups and scopes, separated by spaces, with each request from now on."""
@@ -219,6 +221,7 @@ class Client(Peer):
                 base_url="http://here",
                 mirrored=mirrored,
                 grants=self.grants,
+                address=self.address,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)
         self.play.happens(self.play.engine.receive_message, channel, message)
