@@ -53,8 +53,7 @@ class RateLimiting(Interceptor):
         return bool(plan.rate_limits)
 
     def receive_request(self, link: Link, exchange: Exchange) -> bool:
-        session = link.session_of(exchange)
-        if exchange.method != "tools/call" or (session.is_own and not session.principal):
+        if exchange.method != "tools/call":
             return False
         try:
             tool = name_in(exchange.method, exchange.params)
@@ -62,7 +61,7 @@ class RateLimiting(Interceptor):
             link.router.finish(link, exchange, encode_error(exchange.id_raw, error.rpc_code, error.message))
             return True
         assert tool is not None
-        owner = self._owner_of(session, exchange)
+        owner = self._owner_of(link.session_of(exchange), exchange)
         refused = self._limits.take(link.plan.id, tool, owner, self._context.now)
         if refused is None:
             return False
@@ -92,3 +91,12 @@ class RateLimiting(Interceptor):
             result = set_member(tool_error(text), "_meta", msgspec.json.encode({RETRY_AFTER: wait_s}))
             message = encode_result(exchange.id_raw, result)
         link.router.finish(link, exchange, message)
+
+
+def wait_of(result: bytes) -> int | None:
+    """Returns the whole seconds after which a call that was refused can be made again; None for any other result."""
+    try:
+        value = sole_member(sole_member(result, "_meta"), RETRY_AFTER)
+        return None if value is None else max(0, msgspec.json.decode(value, type=int))
+    except msgspec.DecodeError:
+        return None

@@ -90,7 +90,7 @@ def test_callers_are_who_they_are_recognised_as_or_their_addresses(down: str, er
 
 @pytest.mark.parametrize(("down", "era"), ENDS)
 def test_all_ways_to_a_server_count_together(down: str, era: Era) -> None:
-    """Its own path, a profile with its names, and `call_tool` of a profile, which has another name for the tool."""
+    """A server has its own path, a profile with other names, and `call_tool` of a profile."""
     profiles = (
         Profile("all", (ProfileServer("files", "f"),)),
         Profile("many", (ProfileServer("files", "m"),), has_search=True),
@@ -140,7 +140,7 @@ def test_each_call_of_a_batch_counts() -> None:
 
 
 def test_a_call_that_asks_for_a_task_gets_an_error() -> None:
-    """Its result would have another form. Requests about the tasks that run do not count."""
+    """The result of such a call would have another form. Requests about the tasks that run do not count."""
     play = Dialogue(limited(RateLimit(calls=1, per_s=8.0), tasks=TaskRules(offer=Offer.AUTO)))
     alice = play.client("alice", "http")
     alice.meets(play.server, able={"tools": {}})
