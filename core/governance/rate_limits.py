@@ -4,7 +4,7 @@ A bucket is full at first. Each call takes a token, and tokens come back evenly:
 which there is no token is refused, and takes nothing. A call that several limits cover needs a token of each.
 
 All that is kept of a bucket is the time at which it is full again. That time is an integer, in nanoseconds times
-`calls`: a call moves it by the nanoseconds of `per_s`. So nothing is ever rounded, however long a gateway runs.
+`calls`: a call moves it by the nanoseconds of `per_s`. So no error of rounding adds up, however long a gateway runs.
 
 A bucket that is full is forgotten, as a new one is full, too. No other bucket is forgotten: at the limit of the table,
 callers without a bucket are refused. So nobody can make more calls because of what others do. The buckets that all
@@ -13,6 +13,7 @@ callers share are as many as there are limits, and are always there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -20,7 +21,6 @@ from ..base.governance import RateLimit
 from ..base.timers import Timers
 
 SECOND_NS: Final = 1_000_000_000
-_MARGIN_S: Final = 0.001  # a bucket is forgotten a little late, so that rounding its time gives no token away
 
 Key = tuple[str, int, str | None]
 """The bucket of a server's limit: its place among the limits, and the caller; None for that of all callers."""
@@ -90,15 +90,14 @@ class RateLimits:
         if added and len(self._expiry) + added > self._buckets_max:
             is_first, self._is_short = not self._is_short, True
             head = self._expiry.next_timeout()
-            return Refused(None, 1 if head is None else int(head.at - now) + 1, is_first)
+            return Refused(None, 1 if head is None else math.ceil(head.at - now), is_first)
         if added:
             self._is_short = False
         for key, full_at in taken.items():
             self._full_at[key] = full_at
             self._refused.discard(key)
             if key[2] is not None:
-                at_s = full_at / self._limits[server][key[1]].calls / SECOND_NS
-                self._expiry.set(key, at_s + _MARGIN_S, "rate limit")
+                self._expiry.set(key, full_at / self._limits[server][key[1]].calls / SECOND_NS, "rate limit")
         return None
 
 

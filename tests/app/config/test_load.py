@@ -605,7 +605,10 @@ REFUSED = {
     server("tasks: {tools: {' ': auto}}"): ["servers[0].tasks.tools: got an empty one, expected names of tools"],
     server("rate_limits: [{calls: 0, per_seconds: 1}]"): ["servers[0].rate_limits[0].calls: got 0, expected a"],
     server("rate_limits: [{calls: 1}]"): ["servers[0].rate_limits[0].per_seconds: "],
-    server("rate_limits: [{calls: 1, per_seconds: 1, tools: []}]"): ["servers[0].rate_limits[0].tools: "],
+    server("rate_limits: [{calls: 1, per_seconds: 1, tools: []}]"): [
+        "servers[0].rate_limits[0].tools: got a list of 0, expected names of tools, or patterns such as get_*"
+    ],
+    server("rate_limits: [null]"): ["servers[0].rate_limits[0]: got null, expected a mapping"],
     server("tasks: {strict: 1}"): ["servers[0].tasks.strict: got 1, expected true or false"],
     "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, tasks: {offer: never}}]": [
         "servers[0].tasks: got some, expected none with inspect: false"

@@ -205,6 +205,6 @@ def test_a_caller_for_whom_there_is_no_room_is_refused() -> None:
     for client in (alice, bob):
         client.meets(play.server)
     calls(play, alice)
-    is_limited(bob, text="write_page of files did not run: too many callers make calls. Try again in 31 s", seconds=31)
-    play.waits(31.0)
+    is_limited(bob, text="write_page of files did not run: too many callers make calls. Try again in 30 s", seconds=30)
+    play.waits(30.0)
     calls(play, bob)

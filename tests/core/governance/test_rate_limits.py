@@ -97,12 +97,12 @@ def test_a_bucket_that_is_full_makes_room_and_is_as_good_as_new() -> None:
     table = RateLimits({"s": [RateLimit(calls=2, per_s=10.0)]}, buckets_max=1)
     assert [table.take("s", "t", caller, 0.0) for caller in "aa"] == [None, None]
     assert [(r.limit is None, r.wait_s, r.is_first) for _ in range(2) if (r := table.take("s", "t", "b", 0.0))] == [
-        (True, 11, True),
-        (True, 11, False),
+        (True, 10, True),
+        (True, 10, False),
     ]
     assert table.take("s", "t", "a", 0.0) == (RateLimit(calls=2, per_s=10.0), 5, True)
     assert table.take("s", "t", "a", 4.0) == (RateLimit(calls=2, per_s=10.0), 1, False)
-    assert [table.take("s", "t", caller, 11.0) for caller in "bb"] == [None, None]
+    assert [table.take("s", "t", caller, 10.0) for caller in "bb"] == [None, None]
     assert len(table) == 1
 
 
