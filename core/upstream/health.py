@@ -17,8 +17,8 @@ TOOLS_COUNTED_MAX: Final = 100
 """Tools of a server whose refused calls are counted by their names, which callers choose. At it: those of further tools
 count together."""
 TOOL_MAX_CHARS: Final = 128
-"""The longest name of a tool that is counted so (2025-11-25 server/tools, "Tool Names"). At it: as at the limit
-before."""
+"""The longest name of a tool that is counted so (2025-11-25 server/tools, "Tool Names"). At it: calls of one with a
+longer name count with those of the further tools."""
 FURTHER: Final = "(further)"
 """The name under which the further tools count."""
 
