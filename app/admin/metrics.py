@@ -123,7 +123,7 @@ class _Counts(Collector):
             "isthmus_calls_limited", "Calls that a rate limit has refused.", labels=["server", "tool"]
         )
         for server in self._servers:
-            for tool, number in sorted(server.limited.items()):
+            for tool, number in server.limited:
                 limited.add_metric([server.id, tool], number)
         yield limited
 

@@ -64,7 +64,7 @@ def test_a_call_too_many_is_refused_until_there_is_a_token(down: str, era: Era) 
     calls(play, alice)
     is_limited(alice)
     assert play.audited == ["limited: write_page for principal alice: the limit is 2 calls per 60 s for write_*"] * 2
-    assert play.engine.report()[0].limited == {"write_page": 3}
+    assert play.engine.report()[0].limited == (("write_page", 3),)
     play.finish()
 
 
