@@ -45,7 +45,7 @@ from isthmus.app.config.file_settings import (
     SharedFolder,
     UploadConsumerAdapter,
 )
-from isthmus.app.config.governance_settings import ToolOverride
+from isthmus.app.config.governance_settings import RateLimit, ToolOverride
 from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider, OAuth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.profile_settings import Profile, ProfileServer
@@ -119,6 +119,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].files": Files,
     "servers[].shared[]": SharedFolder,
     "servers[].tasks": ServerTasks,
+    "servers[].rate_limits[]": RateLimit,
     "servers[].forwarding": Forwarding,
 }
 
@@ -324,6 +325,7 @@ FIXED_THEMES: Final = {
     "Fixed: files": ("core/files", "app/disk"),
     "Fixed: profiles": ("core/profiles",),
     "Fixed: search": ("core/search",),
+    "Fixed: servers": ("core/upstream",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

@@ -187,6 +187,7 @@ LIMIT_TESTS: Final = {
         "test_a_server_without_sessions_is_listed_again_when_the_time_is_over"
     ),
     "tools_known_max": "core/engine/test_tool_discovery.py::test_known_tools_are_bounded_to_the_latest_page",
+    "rate_buckets_max": ("core/engine/test_dialogues_rates.py::test_a_caller_for_whom_there_is_no_room_is_refused"),
     "audiences_max": "core/input_required/test_replay.py::test_the_audience_whose_list_is_oldest_is_forgotten_first",
     "children_max": "core/engine/test_limits.py::test_children_max_refuses_one_more_until_one_is_gone",
     "notifications_waiting_max": (
@@ -601,6 +602,12 @@ LIMIT_TESTS: Final = {
     "core/access/issuers.py::KEPT_MAX": "core/access/test_issuers.py::test_tokens_that_are_remembered_are_bounded",
     "core/access/issuers.py::ASKED_MAX": (
         "core/access/test_introspection.py::test_tokens_that_an_issuer_is_asked_about_are_bounded"
+    ),
+    "core/upstream/health.py::TOOLS_COUNTED_MAX": (
+        "core/upstream/test_health.py::test_refused_calls_are_counted_by_a_bounded_number_of_names"
+    ),
+    "core/upstream/health.py::TOOL_MAX_CHARS": (
+        "core/upstream/test_health.py::test_refused_calls_are_counted_by_a_bounded_number_of_names"
     ),
     "app/disk/walk.py::DEPTH_MAX": "app/disk/test_survey.py::test_depth_is_bounded",
     "app/disk/walk.py::PATH_SIZE_MAX": "app/disk/test_survey.py::test_paths_too_long_to_be_opened_are_passed_over",

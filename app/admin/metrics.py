@@ -130,6 +130,14 @@ class _Counts(Collector):
                 sessions.add_metric([server.id, address.name], address.sessions)
         yield from (up, sessions)
 
+        limited = CounterMetricFamily(
+            "isthmus_calls_limited", "Calls that a rate limit has refused.", labels=["server", "tool"]
+        )
+        for server in self._servers:
+            for tool, number in server.limited:
+                limited.add_metric([server.id, tool], number)
+        yield limited
+
     def _of_tasks(self) -> Iterator[Metric]:
         numbers = GaugeMetricFamily(
             "isthmus_tasks",

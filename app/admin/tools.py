@@ -18,6 +18,7 @@ from ...core.access.identity import Identity
 from ...core.base.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ...core.base.limits import Limits
 from ...core.upstream.auth_errors import FORBIDDEN
+from ...core.upstream.rate_limiting import wait_of
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.failure import UNAUTHORIZED
 from ...core.wire.http.routes import Refused
@@ -95,7 +96,10 @@ class ToolPages:
             members = msgspec.json.decode(result, type=_Json)
             if "isError" in members:
                 members.setdefault("is_error", members["isError"])
-            return page_answer(200, msgspec.json.encode(members))
+            body, wait_s = msgspec.json.encode(members), wait_of(result)
+            if wait_s is None:
+                return page_answer(200, body)
+            return page_answer(429, body, ((b"retry-after", b"%d" % wait_s),))
 
         return await self._ask(server, query, identity, ask)
 

@@ -16,6 +16,7 @@ from ..base.output import plain_json, short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
+from ..config.plan import to_rate_limits
 from ..config.profiles import default_of, left_out, profiles_of, servers_of
 from ..config.settings import Server, Settings, Transport
 from ..gateway import Gateway
@@ -193,6 +194,7 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         shown = _plain(", ".join(short(tool) for tool in tools[:TOOLS_SHOWN]))
         more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
         lines.append(f"    tools   {len(tools)}: {shown}{more}{hidden}" if tools else f"    tools   none{hidden}")
+    lines += [f"    limits  {_plain(str(limit))}" for limit in to_rate_limits(server)]
     lines += [f"    files   {line}" for line in file_lines(settings, server)]
     lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines

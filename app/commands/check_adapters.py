@@ -25,7 +25,7 @@ def awaits_clients(server: Server, report: ServerReport) -> bool:
 
 def names_tools(server: Server) -> bool:
     """True if the configuration names tools that `misfits` looks for among those of the server."""
-    return bool(server.adapters or server.tools.selection or server.tasks.tools)
+    return bool(server.adapters or server.tools.selection or server.tasks.tools or server.rate_limits)
 
 
 def own_tools(server: Server, report: ServerReport) -> list[str]:
@@ -41,9 +41,9 @@ def visible_tools(server: Server, report: ServerReport) -> list[str]:
 def misfits(server: Server, report: ServerReport) -> list[str]:
     """Returns a line for each name in the configuration that the server has no counterpart for.
 
-    Such a name is a tool or an argument of an adapter, or an entry of `tools` or `tasks.tools` that matches no tool.
-    An argument is missing if its schema rules out a step of its dotted path. Without a list of tools nothing is
-    missing.
+    Such a name is a tool or an argument of an adapter, or an entry of `tools`, `tasks.tools` or `rate_limits` that
+    matches no tool. An argument is missing if its schema rules out a step of its dotted path. Without a list of tools
+    nothing is missing.
     """
     if report.problem or report.tools is None:
         return []
@@ -59,6 +59,10 @@ def _unmatched_entries(server: Server, tools: list[str]) -> Iterator[str]:
         ("tools.include", selection.include),
         ("tools.exclude", filter(PATTERN_CHARACTERS.isdisjoint, selection.exclude)),
         ("tasks.tools", filter(PATTERN_CHARACTERS.isdisjoint, server.tasks.tools)),
+        *(
+            (f"rate_limits[{i}].tools", filter(PATTERN_CHARACTERS.isdisjoint, limit.tools))
+            for i, limit in enumerate(server.rate_limits)
+        ),
     )
     for key, entries in keys:
         for entry in entries:

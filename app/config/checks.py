@@ -10,7 +10,7 @@ from ..base.problem import Problem
 from .access_checks import check_auth
 from .access_settings import Access
 from .file_checks import check_files
-from .governance_checks import check_pins, check_shown_tools, shows_otherwise
+from .governance_checks import check_pins, check_rate_limits, check_shown_tools, shows_otherwise
 from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
@@ -176,6 +176,8 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
             yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
     if is_sound(f"{key}.tools"):
         yield from check_shown_tools(f"{key}.tools", server.tools)
+    if is_sound(f"{key}.rate_limits"):
+        yield from check_rate_limits(f"{key}.rate_limits", server.rate_limits)
     if is_sound(f"{key}.tasks"):
         for tool in server.tasks.tools:
             if not tool.strip():
@@ -207,6 +209,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
         yield Problem(f"{key}.start_timeout_seconds", "none with inspect: false: nobody greets the server")
     if server.tool_time_limits:
         yield Problem(f"{key}.tool_time_limits", "none with inspect: false: calls are not read")
+    if server.rate_limits:
+        yield Problem(f"{key}.rate_limits", "none with inspect: false: calls are not read")
 
 
 def _process(key: str, server: Server) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Checks of pins, and of the way in which tools are shown."""
+"""Checks of pins, of rate limits, and of the way in which tools are shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...core.governance.canonical import PINNED
 from ...core.governance.tool_names import NAME
 from ..base.problem import Problem
+from .governance_settings import RateLimit
 from .settings import Server, Settings, ToolFilter
 from .value_checks import check_path
 
@@ -37,6 +38,13 @@ def check_shown_tools(key: str, tools: ToolFilter) -> Iterator[Problem]:
         if override.rename in seen:
             yield Problem(f"{at}.rename", f"a name of its own ({seen[override.rename]} has this one)")
         seen.setdefault(override.rename, tool)
+
+
+def check_rate_limits(key: str, limits: Sequence[RateLimit]) -> Iterator[Problem]:
+    """Checks the rate limits of one server."""
+    for i, limit in enumerate(limits):
+        if not limit.tools or not all(tool.strip() for tool in limit.tools):
+            yield Problem(f"{key}[{i}].tools", "names of tools, or patterns such as get_*")
 
 
 def shows_otherwise(server: Server) -> bool:

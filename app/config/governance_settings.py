@@ -1,4 +1,5 @@
-"""The part of a configuration about what servers list: what was approved of it, and how clients are shown it."""
+"""The part of a configuration about what servers list and how often it is used: what was approved, how clients are
+shown it, and how many calls callers may make."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from .value_types import Texts, about
+from .value_types import Count, Seconds, Texts, about
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,3 +59,23 @@ class ToolOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 Descriptions = Literal["keep", "first-sentence"] | Annotated[int, Meta(gt=0, le=1_000_000)]
 """The part of a description that is shown: all of it, its first sentence, or a number of characters."""
+
+
+class RateLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit to the rate of calls."""
+
+    calls: Annotated[
+        Count, about("How many calls may be made at once; as many come back, evenly, in each per_seconds.")
+    ]
+    per_seconds: Annotated[Seconds, about("The time in which they come back.")]
+    tools: Annotated[
+        Texts,
+        Meta(
+            min_length=1,
+            description="Names of tools, as the server has them, or patterns with *, ? and [...]. Calls of all of them "
+            "count together.",
+        ),
+    ] = ("*",)
+    by: Annotated[
+        Literal["caller", "server"], about("caller: each caller may make so many. server: all callers together.")
+    ] = "caller"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...core.base.governance import Cleaning, Override, PinRules, Shown
+from ...core.base.governance import Cleaning, Override, PinRules, RateLimit, Shown
 from ...core.base.limits import Limits
 from ...core.base.plan import (
     Affinity,
@@ -211,6 +211,7 @@ def _server_plan(
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,
         tool_time_limits=tuple(server.tool_time_limits.items()),
+        rate_limits=to_rate_limits(server),
         tools=server.tools.selection,
         prompts=server.prompts.selection,
         resources=server.resources.selection,
@@ -228,6 +229,14 @@ def _server_plan(
         clean=clean,
         shown=_shown(server.tools),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
+    )
+
+
+def to_rate_limits(server: Server) -> tuple[RateLimit, ...]:
+    """Returns the limits to the rate of calls of a server."""
+    return tuple(
+        RateLimit(calls=one.calls, per_s=one.per_seconds, tools=one.tools, is_for_each_caller=one.by == "caller")
+        for one in server.rate_limits
     )
 
 

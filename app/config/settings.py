@@ -15,7 +15,7 @@ from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
-from .governance_settings import Clean, Descriptions, Pins, ToolOverride
+from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverride
 from .login_settings import Login
 from .profile_settings import Profile
 from .tls_settings import Tls
@@ -483,6 +483,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "first that matches holds."
         ),
     ] = {}
+    rate_limits: Annotated[
+        tuple[RateLimit, ...], about("How many calls of its tools may be made in a time. All that cover a tool hold.")
+    ] = ()
     inspect: Annotated[
         bool, about("With a URL and no files, false passes all requests and responses on as they are.")
     ] = True

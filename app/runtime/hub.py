@@ -56,6 +56,7 @@ STORAGE_GRACE_S: Final = 10.0
 left then."""
 
 _log = logging.getLogger("isthmus.hub")
+_audit = logging.getLogger("isthmus.audit")
 
 
 class Hub:
@@ -347,7 +348,8 @@ class Hub:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
-                _log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
+                log = _audit if effect.is_audit else _log
+                log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
             case Receive() | Append() | Cease() | Serve():
                 self._carry_out_file_order(effect)
             case _:

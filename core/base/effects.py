@@ -200,8 +200,10 @@ class Resume(Effect, frozen=True):
 
 class Note(Effect, frozen=True):
     """A line for the log. `level` is one of debug, info, warning, error. `text` never holds secrets or payloads.
-    `server` is the id of the server the note is about; "" if there is none."""
+    `server` is the id of the server the note is about; "" if there is none. `is_audit` is True for a line about what a
+    caller was refused, which belongs into the audit log."""
 
     level: str
     text: str
     server: str = ""
+    is_audit: bool = False

@@ -1,8 +1,10 @@
-"""The part of a plan about what servers list: which definitions were approved, and how clients are shown them."""
+"""The part of a plan about what servers list and how often it is used: which definitions were approved, how clients are
+shown them, and how many calls callers may make."""
 
 from __future__ import annotations
 
 import enum
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import msgspec
@@ -80,3 +82,30 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         """True if anything is shown in another way."""
         return bool(self.overrides or self.first_sentence or self.description_max_chars)
+
+
+class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of calls that may be made in a time.
+
+    Attributes:
+        calls: so many may be made at once, and so many more come in each `per_s`, evenly.
+        per_s: seconds.
+        tools: names of tools, or patterns with *, ? and [...]. Calls of all of them together count.
+        is_for_each_caller: each caller may make so many; else all callers together.
+    """
+
+    calls: Annotated[int, msgspec.Meta(gt=0)]
+    per_s: Annotated[float, msgspec.Meta(gt=0)]
+    tools: tuple[str, ...] = ("*",)
+    is_for_each_caller: bool = True
+
+    def covers(self, tool: str) -> bool:
+        """True if calls of the tool count."""
+        return any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+    def __str__(self) -> str:
+        """Returns the limit for people: `10 calls per 60 s for write_*`."""
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        whose = "" if self.is_for_each_caller else " of all callers"
+        tools = "all tools" if "*" in self.tools else ", ".join(self.tools)
+        return f"{calls}{whose} per {self.per_s:g} s for {tools}"

@@ -360,6 +360,9 @@ class Limits(
     tools_known_max: int = 10_000
     """Tools of a server about which something is remembered besides their list: hundreds are many. At it: the page that
     goes beyond is not remembered."""
+    rate_buckets_max: int = 100_000
+    """Callers whose latest calls still count, each as often as rate limits cover them: about 600 bytes each. At it: a
+    call of a further caller is refused until one of them has made no calls for long enough."""
     audiences_max: int = 1024
     """Clients for whom that is remembered separately, since a server may show each other tools. At it: the one whose
     list was shown longest ago is forgotten."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from .governance import Cleaning, PinRules, Shown
+from .governance import Cleaning, PinRules, RateLimit, Shown
 from .name_filter import NameFilter
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
@@ -269,6 +269,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The treatment of invisible characters in what the server lists."""
     shown: Shown = Shown()
     """The way in which clients are shown its tools."""
+    rate_limits: tuple[RateLimit, ...] = ()
+    """Limits to the rate of calls. Each one that covers a tool holds."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None

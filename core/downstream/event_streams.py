@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..state.context import Context
 from ..state.exchange import Reply
@@ -53,6 +54,7 @@ class Streams:
         session_id: str | None = None,
         status: int = 200,
         challenge: str = "",
+        headers: Headers = (),
     ) -> bool:
         """Sends a message, and keeps it if the client may ask for it again. False if no client can ever get it.
 
@@ -60,7 +62,8 @@ class Streams:
             is_last: the message ends the stream.
             is_lossy: the message may be dropped to make room.
             session_id: the `Mcp-Session-Id` to send with the first bytes.
-            status, challenge: the HTTP status and `WWW-Authenticate` header of a reply that is this message alone.
+            status, challenge, headers: the HTTP status, the `WWW-Authenticate` header and further headers of a reply
+                that is this message alone.
         """
         if stream.number is None and stream.may_resume and not is_last and self._context.is_open(stream.channel):
             self._begin(session, stream)
@@ -71,7 +74,13 @@ class Streams:
             if stream.channel is None:
                 return False
             return self._context.send(
-                stream.channel, message, is_last=is_last, status=status, session=session_id, challenge=challenge
+                stream.channel,
+                message,
+                is_last=is_last,
+                status=status,
+                session=session_id,
+                challenge=challenge,
+                headers=headers,
             )
         if stream.is_over:
             return False

@@ -152,6 +152,7 @@ class Responder:
                 session_id=reply.session,
                 status=reply.status,
                 challenge=reply.challenge,
+                headers=reply.headers,
             )
         elif ends:
             # All requests of the body were cancelled. A 202 is for bodies without requests: the official Python SDK

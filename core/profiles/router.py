@@ -251,8 +251,9 @@ class ProfileRouter:
                 message = envelope.encode_result(exchange.id_raw, result)
         elif exchange.method == "completion/complete" and envelope.error_code(frame.error or b"{}") == METHOD_NOT_FOUND:
             message = envelope.encode_result(exchange.id_raw, NO_VALUES)
-        if reply.status != 200 and exchange.reply.ends_channel and exchange.reply.gathered is None:
+        if exchange.reply.ends_channel and exchange.reply.gathered is None:
             exchange.reply.refuse(reply.status, reply.challenge)
+            exchange.reply.add_headers(reply.headers)
         # The handle of a task is in the client's era already.
         exchange.mark_native(inner.is_native or _is_handle(exchange, frame.result))
         self._responder.answer(front.session, exchange, message)

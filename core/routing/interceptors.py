@@ -19,6 +19,8 @@ ORDER: Final[dict[str, str]] = {
     "access": "Nothing is done for a request that its caller may not make. It sees lists with all that the proxy "
     "adds to them.",
     "decisions": "Nothing is done for a request before the driver has allowed it.",
+    "rate limits": "What is refused above takes nothing of a limit. From here on a call may wait, and is sent again, "
+    "which counts nothing.",
     "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
     "idle stop": "From here on a request counts as use of the server.",
     "time limits": "Counts from the arrival of a call, whatever holds it back later.",

@@ -33,6 +33,7 @@ from ..upstream.access_filter import AccessFiltering
 from ..upstream.definition_filter import DefinitionFilter
 from ..upstream.filtering import NameFiltering
 from ..upstream.presentation import Presentation
+from ..upstream.rate_limiting import RateLimiting
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
 from . import fast_path_rules
@@ -88,6 +89,7 @@ class Router:
             Presentation(context),
             AccessFiltering(context, downstream.responder),
             decisions,
+            RateLimiting(context, handshaker.health),
             idle_stop,
             time_limits,
             SharedSettings(),

@@ -152,9 +152,9 @@ class Context:
         """Adds an effect."""
         self.out.append(effect)
 
-    def note(self, level: str, text: str, server: str = "") -> None:
+    def note(self, level: str, text: str, server: str = "", *, is_audit: bool = False) -> None:
         """Orders a log note. `text` must hold no secrets or payloads."""
-        self.out.append(Note(level=level, text=text, server=server))
+        self.out.append(Note(level=level, text=text, server=server, is_audit=is_audit))
 
     # --- Channels -----------------------------------------------------------------------------------------------
 

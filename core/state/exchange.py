@@ -142,12 +142,14 @@ class Reply:
         session: the `Mcp-Session-Id` to hand out with the first bytes.
         status: the HTTP status, if the reply is a single message.
         challenge: the `WWW-Authenticate` header, likewise.
+        headers: further HTTP headers, likewise.
     """
 
     gathered: list[bytes] | None = None
     session: str | None = None
     status = 200
     challenge = ""
+    headers: Headers = ()
 
     def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool, is_batch: bool = False) -> None:
         self.stream = stream
@@ -194,6 +196,10 @@ class Reply:
     def refuse(self, status: int, challenge: str = "") -> None:
         """Sets the HTTP status and the challenge of a reply that is a single error."""
         self.status, self.challenge = status, challenge
+
+    def add_headers(self, headers: Headers) -> None:
+        """Adds HTTP headers to a reply that is a single message."""
+        self.headers += headers
 
     @classmethod
     def detached(cls) -> Reply:

@@ -52,7 +52,7 @@ class AccessFiltering(Interceptor):
 
     def receive_request(self, link: Link, exchange: Exchange) -> bool:
         session = link.session_of(exchange)
-        if session.is_own and not session.principal:
+        if session.sees_hidden:
             return False
         grants = grants_of(self._context, exchange)
         self._receive_grants(link, session, grants)
@@ -137,7 +137,7 @@ def scopes_wanted(
     """Returns all scopes that the use of a tool needs, if the caller of a request lacks one of them; none if it may use
     the tool; None if the tool is hidden from it."""
     rules = plan.access
-    if rules is None or (session.is_own and not session.principal):
+    if rules is None or session.sees_hidden:
         return frozenset()
     decision, scopes = verdict(rules, "tools", tool, grants_of(context, exchange))
     if decision is Verdict.HIDDEN:

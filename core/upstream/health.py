@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container
+from typing import Final
 
 from ..base.limits import Limits
+
+TOOLS_COUNTED_MAX: Final = 100
+"""Tools of a server whose refused calls are counted by their names, which callers choose. At it: those of further tools
+count together."""
+TOOL_MAX_CHARS: Final = 128
+"""The longest name of a tool that is counted so (2025-11-25 server/tools, "Tool Names"). At it: calls of one with a
+longer name count with those of the further tools."""
+FURTHER: Final = "(further)"
+"""The name under which the further tools count."""
 
 
 class Health:
@@ -27,6 +37,7 @@ class Health:
             ones, say.
         differences_seen: the number of times that such a difference was new.
         noise: the number of things it sent that are no messages, by their kind.
+        limited: the number of calls that a rate limit has refused, by the name of the tool.
     """
 
     __slots__ = (
@@ -39,6 +50,7 @@ class Health:
         "is_failing",
         "is_stopped",
         "last_error",
+        "limited",
         "noise",
         "starts",
     )
@@ -53,6 +65,7 @@ class Health:
         self.differences: dict[tuple[str, str], str] = {}
         self.differences_seen = 0
         self.noise: Counter[str] = Counter()
+        self.limited: Counter[str] = Counter()
         self._limits = limits
         self._closed_until = float("-inf")
 
@@ -76,6 +89,11 @@ class Health:
         """Counts what the server sent and is no message. Returns the number of its kind."""
         self.noise[kind] += 1
         return self.noise[kind]
+
+    def receive_limited(self, tool: str) -> None:
+        """Counts a call that a rate limit has refused."""
+        is_counted = tool in self.limited or len(self.limited) < TOOLS_COUNTED_MAX
+        self.limited[tool if is_counted and len(tool) <= TOOL_MAX_CHARS else FURTHER] += 1
 
     def receive_definition(self, kind: str, name: str, fault: str) -> bool:
         """Records what is wrong with a definition; an empty text: nothing is. True if that is worth a note.

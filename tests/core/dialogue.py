@@ -35,6 +35,7 @@ from isthmus.core import (
     Fetch,
     Fetched,
     FileSource,
+    Headers,
     Join,
     Kind,
     Limits,
@@ -43,6 +44,7 @@ from isthmus.core import (
     Loaded,
     Materialize,
     Materialized,
+    Note,
     Plan,
     Post,
     Save,
@@ -114,6 +116,8 @@ class Dialogue:
         self.now = 100.0
         self.records: dict[str, bytes] = {}  # of its storage
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
+        self.headers: dict[ChannelId, Headers] = {}  # and headers of a kind of their own
+        self.audited: list[str] = []  # lines of the audit log
         self.unexpected: list[Came] = []
         self.undecided: list[Decide] = []
         self.owners: dict[ChannelId, Peer] = {}
@@ -187,6 +191,7 @@ class Dialogue:
             assert order.channel not in self.over, f"ordered for a channel that is over: {order}"
             peer = self.owners[order.channel]
             self.statuses.setdefault(order.channel, order.status)
+            self.headers.setdefault(order.channel, order.headers)
             peer.session = order.session or peer.session
             peer.seen.setdefault(order.channel, []).extend([order.event_id] if order.event_id else [])
             if order.message:
@@ -202,6 +207,8 @@ class Dialogue:
         if isinstance(order, Decide):
             self.undecided.append(order)
             self.came(self.owners[order.channel], "waits for a decision on", [order.method, order.name], order.channel)
+        if isinstance(order, Note) and order.is_audit:
+            self.audited.append(order.text)
         if isinstance(order, Save | Load):
             answer: Saved | Loaded = Loaded(self.records.get(order.key))
             if isinstance(order, Save):

@@ -146,14 +146,16 @@ class Client(Peer):
         principal: str = "",
         groups: str = "",
         scopes: str = "",
+        address: str = "",
     ) -> None:
         super().__init__(play, name)
         self.shows(groups, scopes)
+        self.address = address
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
         self.headers: Headers = ()
         if down == "pipe":
-            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
+            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants, address=address))
 
     def shows(self, groups: str = "", scopes: str = "", *, issued_at_unix: float | None = None) -> None:
         """Shows a token with these groups and scopes, separated by spaces, with each request from now on."""
@@ -231,6 +233,7 @@ class Client(Peer):
                 mirrored=(*mirrored, *(pair for pair in self.headers if pair[0].startswith("mcp-param-"))),
                 headers=tuple(pair for pair in self.headers if not pair[0].startswith("mcp-param-")),
                 grants=self.grants,
+                address=self.address,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)
         self.play.happens(self.play.engine.receive_message, channel, message)

@@ -48,6 +48,7 @@ from isthmus.app.commands.losses import LOSSES, losses_for_older, losses_of
 from isthmus.app.config.addresses import host_of
 from isthmus.app.config.checks import check
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
+from isthmus.app.config.governance_settings import RateLimit
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Artifacts, Server, ServerTasks, Settings, ToolFilter, Uploads, Upstream
 from isthmus.app.runtime import signals
@@ -652,12 +653,25 @@ def test_an_entry_of_a_filter_that_is_about_no_tool_is_named(
     assert misfits(server, report) == [f"tools.{line}" for line in named]
 
 
-def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
-    """An unmatched pattern may be meant for later tools."""
+def test_a_tool_of_its_own_offer_or_rate_that_is_misspelt_is_named() -> None:
+    """An unmatched pattern may be meant for later tools. All rates are shown."""
     tasks = ServerTasks(tools={"dropp": "never", "put": "always", "get_*": "never"})
-    server = Server(id="a", upstream=Upstream(command=("x",)), tasks=tasks)
+    rates = (
+        RateLimit(calls=1, per_seconds=60, by="server"),
+        RateLimit(calls=10, per_seconds=0.5, tools=("put", "get_*", "putt")),
+    )
+    server = Server(id="a", upstream=Upstream(command=("x",)), tasks=tasks, rate_limits=rates)
     report = ServerReport(id="a", tools=("put", "drop"))
-    assert misfits(server, report) == ["tasks.tools names dropp, and this server has no such tool; the nearest is drop"]
+    wrong = [
+        "tasks.tools names dropp, and this server has no such tool; the nearest is drop",
+        "rate_limits[1].tools names putt, and this server has no such tool; the nearest is put",
+    ]
+    assert misfits(server, report) == wrong
+    assert banner.describe(Settings(), server, report)[-4:] == [
+        "    limits  1 call of all callers per 60 s for all tools",
+        "    limits  10 calls per 0.5 s for put, get_*, putt",
+        *(f"    WARNING {line}" for line in wrong),
+    ]
 
 
 def settings_of(inside: Inside, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Settings:

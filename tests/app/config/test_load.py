@@ -24,6 +24,7 @@ from isthmus.app.config.load import ConfigError, load, loads, schema
 from isthmus.app.config.plan import to_limits, to_plan
 from isthmus.app.config.settings import Settings
 from isthmus.app.runtime.listeners import surface_of
+from isthmus.core.base.governance import RateLimit
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import (
@@ -178,6 +179,11 @@ def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
     assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
     limits = "tool_time_limits: {slow_*: 5, '*': 60}"
     assert to_plan(read(server(limits)), b"k" * 16, "/", "").servers[0].tool_time_limits == (("slow_*", 5), ("*", 60))
+    rates = "rate_limits: [{calls: 9, per_seconds: 60}, {tools: [put], calls: 1, per_seconds: 0.5, by: server}]"
+    assert to_plan(read(server(rates)), b"k" * 16, "/", "").servers[0].rate_limits == (
+        RateLimit(calls=9, per_s=60),
+        RateLimit(calls=1, per_s=0.5, tools=("put",), is_for_each_caller=False),
+    )
 
 
 def test_how_its_processes_are_used_reaches_its_plan() -> None:
@@ -598,6 +604,12 @@ REFUSED = {
         'tasks.tools.a: got "optional", expected one of auto, always, own, never'
     ],
     server("tasks: {tools: {' ': auto}}"): ["servers[0].tasks.tools: got an empty one, expected names of tools"],
+    server("rate_limits: [{calls: 0, per_seconds: 1}]"): ["servers[0].rate_limits[0].calls: got 0, expected a"],
+    server("rate_limits: [{calls: 1}]"): ["servers[0].rate_limits[0].per_seconds: "],
+    server("rate_limits: [{calls: 1, per_seconds: 1, tools: []}]"): [
+        "servers[0].rate_limits[0].tools: got a list of 0, expected names of tools, or patterns such as get_*"
+    ],
+    server("rate_limits: [null]"): ["servers[0].rate_limits[0]: got null, expected a mapping"],
     server("tasks: {strict: 1}"): ["servers[0].tasks.strict: got 1, expected true or false"],
     "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, tasks: {offer: never}}]": [
         "servers[0].tasks: got some, expected none with inspect: false"

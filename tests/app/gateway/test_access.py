@@ -65,6 +65,13 @@ async def test_tools_over_plain_http_have_a_session_for_each_caller() -> None:
         assert await status_of(url) == 401
 
 
+async def test_tools_over_plain_http_follow_the_rules_for_callers_without_a_name() -> None:
+    async with gateway(server(access=Access(tools=ACCESS.tools)), tokens=ROLES, anonymous="allow") as found:
+        for tool, status in (("environment", 502), ("die", 404)):
+            body = json.dumps({"name": tool, "arguments": {}}).encode()
+            assert await status_of(f"{found.base_url}/mcp/a/tools/call", body=body) == status
+
+
 async def test_operators_are_in_the_group_admin() -> None:
     core = Core(port=0, management=Management(token="the old way"))
     async with gateway(server(), core=core, tokens=TOKENS) as found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from isthmus.core.base.limits import Limits
-from isthmus.core.upstream.health import Health
+from isthmus.core.upstream.health import FURTHER, TOOL_MAX_CHARS, TOOLS_COUNTED_MAX, Health
 
 LIMITS = Limits(crash_loop_failures=3, crash_loop_pause_s=10.0, crash_loop_pause_max_s=60.0)
 
@@ -108,3 +108,11 @@ def test_differences_are_noted_once_and_bounded() -> None:
     assert health.differences == {("tools", "c"): "new"}
     health.receive_definitions("tools", {"d"})
     assert health.differences == {}
+
+
+def test_refused_calls_are_counted_by_a_bounded_number_of_names() -> None:
+    health = Health(Limits())
+    for tool in [*map(str, range(TOOLS_COUNTED_MAX + 5)), "0", "n" * (TOOL_MAX_CHARS + 1)]:
+        health.receive_limited(tool)
+    assert len(health.limited) == TOOLS_COUNTED_MAX + 1
+    assert (health.limited["0"], health.limited[FURTHER]) == (2, 6)
