@@ -103,6 +103,7 @@ def test_a_bucket_that_is_full_makes_room_and_is_as_good_as_new() -> None:
     assert table.take("s", "t", "a", 0.0) == (RateLimit(calls=2, per_s=10.0), 5, True)
     assert table.take("s", "t", "a", 4.0) == (RateLimit(calls=2, per_s=10.0), 1, False)
     assert [table.take("s", "t", caller, 10.0) for caller in "bb"] == [None, None]
+    assert table.take("s", "t", "a", 10.0) == (None, 10, True)
     assert len(table) == 1
 
 
@@ -114,3 +115,10 @@ def test_what_one_limit_refuses_takes_nothing_of_the_others() -> None:
     assert table.take("s", "read", "b", 1.0) is None
     assert table.take("s", "read", "c", 1.0) == (rules[1], 3, True)
     assert table.take("other", "write", "a", 1.0) is None
+
+
+def test_a_call_that_several_limits_refuse_is_told_the_longest_time() -> None:
+    rules = [RateLimit(calls=1, per_s=seconds) for seconds in (5.0, 60.0, 20.0)]
+    table = RateLimits({"s": rules}, buckets_max=10)
+    assert table.take("s", "t", "a", 1.0) is None
+    assert table.take("s", "t", "a", 1.0) == (rules[1], 60, True)
