@@ -243,8 +243,8 @@ export const TOOLS = {
       return [text('Logged.')];
     },
   ],
-  test_trigger_tool_change: ['Says that the tools have changed.', NOTHING, (_, { change }) => changed(change, 'tools')],
-  test_trigger_prompt_change: ['Says that the prompts have.', NOTHING, (_, { change }) => changed(change, 'prompts')],
+  test_trigger_tool_change: ['Changes its own description.', NOTHING, (_, { change }) => changed(change, 'tools')],
+  test_trigger_prompt_change: ['Changes that of a prompt.', NOTHING, (_, { change }) => changed(change, 'prompts')],
   test_header: [
     'Takes an argument that is repeated in a header.',
     { type: 'object', properties: { region: { ...STRING, 'x-mcp-header': 'Region' } }, required: ['region'] },
@@ -253,6 +253,8 @@ export const TOOLS = {
 };
 
 async function changed(change, list) {
+  const entry = list === 'tools' ? TOOLS.test_trigger_tool_change : PROMPTS.test_simple_prompt;
+  entry[0] += ' Again.';
   await change(list);
   return [text('Changed.')];
 }
