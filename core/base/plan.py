@@ -266,6 +266,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The treatment of invisible characters in what the server lists."""
     shown: Shown = Shown()
     """The way in which clients are shown its tools."""
+    caches: bool = False
+    """Keep results of lists and reads for as long as the server allows, and answer equal requests with them."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
