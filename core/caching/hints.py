@@ -13,7 +13,7 @@ _TTL: Final = re.compile(rb"[1-9][0-9]{0,14}")
 
 
 class CacheHints(NamedTuple):
-    """What a server allows to be done with a result.
+    """The uses of a result that its server allows.
 
     Attributes:
         ttl_ms: milliseconds for which it is fresh, at least 1.

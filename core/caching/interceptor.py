@@ -4,6 +4,9 @@ A request gets here when it is about to be written to a server that is ready, so
 have allowed it. What is kept is what the server said. It is handed in as if the server said it again: rules that change
 or hide parts of a result see it each time, for each caller.
 
+A client that listens for changes reads what it listens for, and then waits to be told. A change from before it listened
+is never told, so what it reads must be newer than its subscription.
+
 Source: 2026-07-28 server/utilities/caching.
 """
 
@@ -20,6 +23,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
 from ..state.interceptor import Interceptor
 from ..state.link import Link
+from ..state.listen_filter import ACKNOWLEDGED
 from ..state.session import Session
 from ..upstream.health import Health
 from .hints import hints_of
@@ -45,8 +49,8 @@ _OUTDATED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The lists that an error of a method shows to be out of date."""
 _SHOWS_OUTDATED: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
-"""Such errors. A client that gets one reads the list again, and the page after a cursor that is not good any more from
-the beginning (2026-07-28 server/utilities/caching, "Freshness Calculation" and "Interaction with Pagination")."""
+"""The codes of such errors. A client that gets one reads the list again, or reads it from the beginning if a cursor is
+not good any more (2026-07-28 server/utilities/caching, "Freshness Calculation" and "Interaction with Pagination")."""
 
 
 class Caching(Interceptor):
@@ -80,7 +84,8 @@ class Caching(Interceptor):
         request = cacheable(link, link.session_of(exchange), exchange)
         if request is None:
             return False
-        result = self._results.find(request.key, request.context, self._context.now)
+        since = float("-inf") if link.listening_since is None else link.listening_since
+        result = self._results.find(request.key, request.context, self._context.now, since=since)
         if result is None:
             self._requests[place] = request
             return False
@@ -92,8 +97,8 @@ class Caching(Interceptor):
     def receive_sent(self, link: Link, exchange: Exchange) -> None:
         request = self._requests.get((exchange.sid, exchange.key))
         if request is not None:
-            changes = self._results.changes(request.key)
-            self._requests[exchange.sid, exchange.key] = request._replace(changes=changes)
+            changes, now = self._results.changes(request.key), self._context.now
+            self._requests[exchange.sid, exchange.key] = request._replace(sent_at=now, changes=changes)
             self._health[link.plan.id].receive_cache_miss()
 
     # --- Down ---------------------------------------------------------------------------------------------------
@@ -112,14 +117,16 @@ class Caching(Interceptor):
             return  # it need not even be read
         hints = hints_of(result)
         if hints is not None:
-            key, context, changes = request
-            self._results.keep(key, context, result, hints, changes=changes, now=self._context.now)
+            key, context, sent_at, changes = request
+            self._results.keep(key, context, result, hints, changes=changes, sent_at=sent_at, now=self._context.now)
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
         if frame.method == _UPDATED:
             self._receive_updated(link.plan.id, frame.params)
         elif frame.method in _CHANGED:
             self._results.drop(link.plan.id, _CHANGED[frame.method])
+        elif frame.method == ACKNOWLEDGED:
+            link.receive_listening(self._context.now)
         return False
 
     def _receive_updated(self, server: str, params: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Which requests are equal, and in which authorization context a request is made.
+"""The rules by which requests are equal, and the authorization context of each.
 
 Two requests are equal if their server, method, params and revision are, and the capabilities of their clients.
 `clientInfo` and the log level do not count: a result must not depend on them. What names one request alone, such as
@@ -37,11 +37,13 @@ class CacheableRequest(NamedTuple):
 
     Attributes:
         context: the authorization context; None if it is not known.
-        changes: the number of changes of what it is about, when it was sent.
+        sent_at: the moment at which it was sent.
+        changes: the number of changes of what it is about, at that moment.
     """
 
     key: CacheKey
     context: bytes | None
+    sent_at: float = 0.0
     changes: int = 0
 
 

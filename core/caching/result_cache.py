@@ -25,11 +25,11 @@ PARENTS_MAX: Final = 32
 """Resources above an updated one whose reads are dropped with it, as it may be a part of them. Paths have ten steps. At
 it: all reads of the server are dropped."""
 PUBLIC: Final = b""
-"""In the place of a context: the result may be given in every one."""
+"""The place of a context in the key of a result that may be given in every one."""
 
 
 class CacheKey(NamedTuple):
-    """What was requested. Equal keys have equal results, for one caller.
+    """The identity of a request. Equal keys have equal results, for one caller.
 
     Attributes:
         uri: of `resources/read`; "" for lists.
@@ -47,6 +47,7 @@ class _Kept(NamedTuple):
 
     before: bytes
     after: bytes
+    sent_at: float  # of its request
     expires_at: float
     size_bytes: int
 
@@ -72,21 +73,23 @@ class ResultCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: CacheKey, context: bytes | None, now: float) -> bytes | None:
+    def find(self, key: CacheKey, context: bytes | None, now: float, *, since: float = float("-inf")) -> bytes | None:
         """Returns a result that is fresh, with the rest of its time as `ttlMs`; None if there is none.
 
         Args:
             context: the authorization context of the caller; None if it is not known.
+            since: the result is not older than that.
         """
         for of in (PUBLIC,) if context is None else (context, PUBLIC):
             kept = self._entries.pop((key, of), None)
             if kept is None:
                 continue
             self._entries[key, of] = kept
-            if now < kept.expires_at:
+            if now >= kept.expires_at:
+                self._remove((key, of))
+            elif kept.sent_at >= since:
                 left_ms = int((kept.expires_at - now) * 1000)
                 return b"%b%d%b" % (kept.before, left_ms, kept.after)
-            self._remove((key, of))
         return None
 
     def changes(self, key: CacheKey) -> int:
@@ -94,13 +97,22 @@ class ResultCache:
         return self._changes.get((key.server, key.method), 0)
 
     def keep(
-        self, key: CacheKey, context: bytes | None, result: bytes, hints: CacheHints, *, changes: int, now: float
+        self,
+        key: CacheKey,
+        context: bytes | None,
+        result: bytes,
+        hints: CacheHints,
+        *,
+        changes: int,
+        sent_at: float,
+        now: float,
     ) -> bool:
         """Keeps a result that has come just now. False if it is too large, or may be stale already, or is private and
         the context of its caller is not known.
 
         Args:
             changes: their number when the request was sent.
+            sent_at: that moment.
         """
         of = PUBLIC if hints.is_public else context
         size_bytes = len(result) + len(key.uri) + ENTRY_BYTES
@@ -112,7 +124,7 @@ class ResultCache:
         expires_at = now + min(hints.ttl_ms / 1000, self._limits.cache_ttl_max_s)
         before, after = bytes(result[: hints.ttl_span.start]), bytes(result[hints.ttl_span.stop :])
         place = key, of
-        self._entries[place] = _Kept(before, after, expires_at, size_bytes)
+        self._entries[place] = _Kept(before, after, sent_at, expires_at, size_bytes)
         self._places.setdefault((key.server, key.method), {}).setdefault(key.uri, set()).add(place)
         self.size_bytes += size_bytes
         limits = self._limits

@@ -273,7 +273,7 @@ class Router:
 
     def receive_kept(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """Handles a response that the server gave to an equal request earlier."""
-        self._dispatcher.receive_kept(link, exchange, frame)
+        self._dispatcher.pass_down(link, exchange, frame)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Gives an exchange its response."""
