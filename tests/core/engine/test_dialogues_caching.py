@@ -135,14 +135,13 @@ def test_a_change_makes_results_stale_that_are_kept_or_on_their_way(change: str)
     alice.is_granted(listen, ...)
     for method in LISTS:
         is_sent(play, bob, method, told(method, scope="private"))
-    asked = {method: alice.asks(method, PARAMS.get(method)) for method in LISTS}
-    on_their_way = {method: play.server.is_asked(method, ...) for method in LISTS}
+    on_their_way = [(alice.asks(each, PARAMS.get(each)), play.server.is_asked(each, ...)) for each in LISTS]
     params = {"uri": f"{URI}/milk"} if change == "resources/updated" else {}
     play.server.tells(received, change, params)
     alice.is_told(listen, change, params)
-    for method, request in on_their_way.items():
-        play.server.answers(request, told(method))
-        alice.is_answered(asked[method], ...)
+    for asked, request in on_their_way:
+        play.server.answers(request, told(request.method))
+        alice.is_answered(asked, ...)
     for method in LISTS:
         for client in (alice, bob):
             if method not in CHANGES[change]:
@@ -297,9 +296,12 @@ def test_a_profile_reads_lists_and_resources_that_are_kept() -> None:
     play = Dialogue(plan(), profiles=(profile,))
     alice = met(play)
     is_sent(play, alice, "resources/read")
+    listed = told("resources/list", resources=[{"uri": URI, "name": "today"}])
+    is_sent(play, alice, "resources/list", listed)
     bob = play.client("bob", "http", server="all", era=Era.STATELESS)
     request = bob.asks("resources/list")
-    play.server.answers(play.server.is_asked("resources/list", ...), told("resources/list"))
-    bob.is_answered(request, ...)
-    is_kept(bob, "resources/read")
-    is_kept(alice, "resources/list")
+    play.server.starts(able=ABLE)
+    shown = f"files+{URI}"
+    bob.is_answered(request, Containing({"resources": [Containing({"uri": shown, "name": "today"})]}))
+    request = bob.asks("resources/read", {"uri": shown})
+    bob.is_answered(request, Containing({"contents": [{"uri": shown, "text": "milk"}]}))

@@ -1,0 +1,207 @@
+"""The table of kept results, compared with a list of all that servers ever said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from isthmus.core import Limits
+from isthmus.core.caching.hints import hints_of
+from isthmus.core.caching.result_cache import READ, CacheKey, ResultCache
+
+URIS: Final = ("a://x", "a://x/y", "a://x/y/", "a://x/yz", "b", "")
+KEYS: Final = tuple(
+    CacheKey(server, method, uri, digest)
+    for server in ("one", "two")
+    for method, uris in (("tools/list", ("",)), (READ, URIS))
+    for uri in uris
+    for digest in (b"1", b"2")
+)
+CONTEXTS: Final = (b"alice", b"bob", None)
+TTLS_MS: Final = (1, 500, 1000, 10_000)
+keys: Final = st.sampled_from(KEYS)
+contexts: Final = st.sampled_from(CONTEXTS)
+
+
+class Sent(NamedTuple):
+    """A request that was sent, with all that was said and done until then."""
+
+    key: CacheKey
+    context: bytes | None
+    changes: int
+    sent_at: float
+    step: int
+
+
+class Said(NamedTuple):
+    """A result that has come."""
+
+    sent: Sent
+    came_at: float
+    ttl_ms: int
+    is_public: bool
+    number: int
+
+
+class Change(NamedTuple):
+    """A change of lists or of a resource, as the server told it."""
+
+    server: str
+    method: str
+    uri: str | None
+    step: int
+
+    def concerns(self, key: CacheKey) -> bool:
+        if (key.server, key.method) != (self.server, self.method):
+            return False
+        above = self.uri is None or key.uri == self.uri
+        return above or (self.uri is not None and self.uri.startswith(key.uri.rstrip("/") + "/") and bool(key.uri))
+
+
+class Caches(RuleBasedStateMachine):
+    """What is found was said to an equal request, in a context that may have it, lately, and after each change."""
+
+    @initialize(most=st.integers(1, 6), ttl_max_s=st.sampled_from([0.75, 100.0]))
+    def begin(self, most: int, ttl_max_s: float) -> None:
+        self.limits = Limits(
+            cached_results_max=most,
+            cached_results_max_bytes=5000,
+            cached_result_max_bytes=1400,
+            cache_ttl_max_s=ttl_max_s,
+        )
+        self.cache = ResultCache(self.limits)
+        self.now, self.steps = 1e9, 0
+        self.sent: list[Sent] = []
+        self.said: list[Said] = []
+        self.changed: list[Change] = []
+
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.4, 1.0, 9.5]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(key=keys, context=contexts)
+    def send(self, key: CacheKey, context: bytes | None) -> None:
+        self.steps += 1
+        self.sent.append(Sent(key, context, self.cache.changes(key), self.now, self.steps))
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=st.sampled_from([1, 200, 900]))
+    def answer(self, data: st.DataObject, ttl_ms: int, is_public: bool, size: int) -> None:
+        sent = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
+        said = Said(sent, self.now, ttl_ms, is_public, len(self.said))
+        scope = "public" if is_public else "private"
+        told = {
+            "resultType": "complete",
+            "ttlMs": ttl_ms,
+            "cacheScope": scope,
+            "number": said.number,
+            "text": "x" * size,
+        }
+        result = json.dumps(told).encode()
+        hints = hints_of(result)
+        assert hints is not None
+        is_kept = self.cache.keep(
+            sent.key, sent.context, result, hints, changes=sent.changes, sent_at=sent.sent_at, now=self.now
+        )
+        assert not is_kept or size < 900
+        if is_kept:
+            self.said.append(said)
+            if sent.context is not None or is_public:
+                assert self.number(sent.key, sent.context) == said.number
+
+    @rule(server=st.sampled_from(["one", "two"]), method=st.sampled_from(["tools/list", READ]))
+    def change(self, server: str, method: str) -> None:
+        self.steps += 1
+        self.cache.drop(server, (method,))
+        self.changed.append(Change(server, method, None, self.steps))
+
+    @rule(server=st.sampled_from(["one", "two"]), uri=st.sampled_from(URIS))
+    def update(self, server: str, uri: str) -> None:
+        self.steps += 1
+        self.cache.drop_resource(server, uri)
+        self.changed.append(Change(server, READ, uri, self.steps))
+
+    @rule(key=keys, context=contexts, since_s=st.sampled_from([0.0, 0.5, 1e9]))
+    def find(self, key: CacheKey, context: bytes | None, since_s: float) -> None:
+        found = self.cache.find(key, context, self.now, since=self.now - since_s)
+        if found is None:
+            return
+        told: dict[str, Any] = json.loads(found)
+        said = next(each for each in self.said if each.number == told["number"])
+        assert said.sent.key == key
+        assert said.is_public or (said.sent.context is not None and said.sent.context == context)
+        age_s = self.now - said.came_at
+        ttl_s = min(said.ttl_ms / 1000, self.limits.cache_ttl_max_s)
+        assert age_s < ttl_s
+        assert 0 <= told["ttlMs"] <= (ttl_s - age_s) * 1000 + 0.001
+        assert said.sent.sent_at >= self.now - since_s
+        assert not any(each.concerns(key) and each.step > said.sent.step for each in self.changed)
+
+    def number(self, key: CacheKey, context: bytes | None) -> int | None:
+        found = self.cache.find(key, context, self.now)
+        return None if found is None else json.loads(found)["number"]
+
+    @invariant()
+    def is_bounded(self) -> None:
+        if hasattr(self, "cache"):
+            assert len(self.cache) <= self.limits.cached_results_max
+            assert 0 <= self.cache.size_bytes <= self.limits.cached_results_max_bytes
+            assert len(self.cache) or not self.cache.size_bytes
+
+
+TestCaches = Caches.TestCase
+TestCaches.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+
+
+def kept(cache: ResultCache, key: CacheKey, *, size: int = 1) -> bool:
+    result = b'{"resultType":"complete","ttlMs":1000,"cacheScope":"public","text":"%b"}' % (b"x" * size)
+    hints = hints_of(result)
+    assert hints is not None
+    return cache.keep(key, None, result, hints, changes=cache.changes(key), sent_at=0.0, now=0.0)
+
+
+def key(number: int, method: str = "tools/list", uri: str = "") -> CacheKey:
+    return CacheKey("one", method, uri, b"%d" % number)
+
+
+def test_the_result_that_was_used_least_lately_goes_first() -> None:
+    cache = ResultCache(Limits(cached_results_max=3))
+    assert all(kept(cache, key(each)) for each in range(3))
+    assert cache.find(key(0), None, 0.5) is not None
+    assert kept(cache, key(3))
+    assert [cache.find(key(each), None, 0.5) is not None for each in range(4)] == [True, False, True, True]
+
+
+def test_what_is_kept_is_bounded_in_bytes() -> None:
+    cache = ResultCache(Limits(cached_results_max_bytes=10_000, cached_result_max_bytes=6000))
+    assert not kept(cache, key(0), size=6000)
+    assert not kept(cache, key(0, READ, "a" * 6000))
+    assert kept(cache, key(1), size=3000)
+    assert kept(cache, key(2), size=3000)
+    assert kept(cache, key(3), size=3000)
+    assert [cache.find(key(each), None, 0.5) is not None for each in range(4)] == [False, False, True, True]
+    cache.drop("one", ("tools/list",))
+    assert (len(cache), cache.size_bytes) == (0, 0)
+
+
+def test_an_update_far_down_drops_all_reads_of_its_server() -> None:
+    cache = ResultCache(Limits())
+    other = CacheKey("two", READ, "b", b"")
+    assert kept(cache, key(0, READ, "b"))
+    assert kept(cache, key(1))
+    assert kept(cache, other)
+    cache.drop_resource("one", "a/" * 33)
+    found = [cache.find(each, None, 0.5) is not None for each in (key(0, READ, "b"), key(1), other)]
+    assert found == [False, True, True]
+
+
+def test_a_long_time_is_cut() -> None:
+    cache = ResultCache(Limits(cache_ttl_max_s=0.25))
+    assert kept(cache, key(0))
+    found = cache.find(key(0), None, 0.125)
+    assert found is not None
+    assert json.loads(found)["ttlMs"] == 125
+    assert cache.find(key(0), None, 0.25) is None
