@@ -186,6 +186,13 @@ LIMIT_TESTS: Final = {
         "core/engine/test_dialogues_definitions.py::"
         "test_a_server_without_sessions_is_listed_again_when_the_time_is_over"
     ),
+    "cached_results_max": "core/caching/test_result_cache.py::test_the_result_that_was_used_least_lately_goes_first",
+    "cached_results_max_bytes": "core/caching/test_result_cache.py::test_what_is_kept_is_bounded_in_bytes",
+    "cached_result_max_bytes": "core/caching/test_result_cache.py::test_what_is_kept_is_bounded_in_bytes",
+    "cache_ttl_max_s": "core/caching/test_result_cache.py::test_a_long_time_is_cut",
+    "core/caching/result_cache.py::PARENTS_MAX": (
+        "core/caching/test_result_cache.py::test_an_update_far_down_drops_all_reads_of_its_server"
+    ),
     "tools_known_max": "core/engine/test_tool_discovery.py::test_known_tools_are_bounded_to_the_latest_page",
     "audiences_max": "core/input_required/test_replay.py::test_the_audience_whose_list_is_oldest_is_forgotten_first",
     "children_max": "core/engine/test_limits.py::test_children_max_refuses_one_more_until_one_is_gone",

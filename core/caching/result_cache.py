@@ -118,9 +118,9 @@ class ResultCache:
         size_bytes = len(result) + len(key.uri) + ENTRY_BYTES
         if of is None or changes != self.changes(key) or size_bytes > self._limits.cached_result_max_bytes:
             return False
-        for other in (of, PUBLIC):
-            if (key, other) in self._entries:
-                self._remove((key, other))
+        for earlier in (context, PUBLIC):  # the server may have changed its mind about the scope
+            if earlier is not None and (key, earlier) in self._entries:
+                self._remove((key, earlier))
         expires_at = now + min(hints.ttl_ms / 1000, self._limits.cache_ttl_max_s)
         before, after = bytes(result[: hints.ttl_span.start]), bytes(result[hints.ttl_span.stop :])
         place = key, of

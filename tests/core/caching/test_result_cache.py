@@ -13,15 +13,14 @@ from isthmus.core.caching.hints import hints_of
 from isthmus.core.caching.result_cache import READ, CacheKey, ResultCache
 
 URIS: Final = ("a://x", "a://x/y", "a://x/y/", "a://x/yz", "b", "")
-KEYS: Final = tuple(
-    CacheKey(server, method, uri, digest)
-    for server in ("one", "two")
-    for method, uris in (("tools/list", ("",)), (READ, URIS))
-    for uri in uris
-    for digest in (b"1", b"2")
+KEYS: Final = (
+    *(CacheKey("one", READ, uri, b"1") for uri in URIS),
+    *(CacheKey("one", "tools/list", "", digest) for digest in (b"1", b"2")),
+    CacheKey("two", "tools/list", "", b"1"),
 )
 CONTEXTS: Final = (b"alice", b"bob", None)
 TTLS_MS: Final = (1, 500, 1000, 10_000)
+sizes: Final = st.sampled_from([1, 200, 900])
 keys: Final = st.sampled_from(KEYS)
 contexts: Final = st.sampled_from(CONTEXTS)
 
@@ -87,10 +86,17 @@ class Caches(RuleBasedStateMachine):
         self.steps += 1
         self.sent.append(Sent(key, context, self.cache.changes(key), self.now, self.steps))
 
+    @rule(key=keys, context=contexts, ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=sizes)
+    def ask(self, key: CacheKey, context: bytes | None, ttl_ms: int, is_public: bool, size: int) -> None:
+        self.send(key, context)
+        self._answer(self.sent.pop(), ttl_ms, is_public, size)
+
     @precondition(lambda self: self.sent)
-    @rule(data=st.data(), ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=st.sampled_from([1, 200, 900]))
-    def answer(self, data: st.DataObject, ttl_ms: int, is_public: bool, size: int) -> None:
-        sent = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
+    @rule(ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=sizes)
+    def answer(self, ttl_ms: int, is_public: bool, size: int) -> None:
+        self._answer(self.sent.pop(0), ttl_ms, is_public, size)
+
+    def _answer(self, sent: Sent, ttl_ms: int, is_public: bool, size: int) -> None:
         said = Said(sent, self.now, ttl_ms, is_public, len(self.said))
         scope = "public" if is_public else "private"
         told = {
@@ -109,8 +115,9 @@ class Caches(RuleBasedStateMachine):
         assert not is_kept or size < 900
         if is_kept:
             self.said.append(said)
-            if sent.context is not None or is_public:
-                assert self.number(sent.key, sent.context) == said.number
+            found = self.cache.find(sent.key, sent.context, self.now)
+            assert found is not None
+            assert json.loads(found)["number"] == said.number
 
     @rule(server=st.sampled_from(["one", "two"]), method=st.sampled_from(["tools/list", READ]))
     def change(self, server: str, method: str) -> None:
@@ -124,13 +131,17 @@ class Caches(RuleBasedStateMachine):
         self.cache.drop_resource(server, uri)
         self.changed.append(Change(server, READ, uri, self.steps))
 
-    @rule(key=keys, context=contexts, since_s=st.sampled_from([0.0, 0.5, 1e9]))
-    def find(self, key: CacheKey, context: bytes | None, since_s: float) -> None:
-        found = self.cache.find(key, context, self.now, since=self.now - since_s)
-        if found is None:
-            return
-        told: dict[str, Any] = json.loads(found)
-        said = next(each for each in self.said if each.number == told["number"])
+    @invariant()
+    def all_is_as_it_was_said(self) -> None:
+        for key in KEYS:
+            for context in CONTEXTS:
+                for since_s in (0.5, 1e9):
+                    found = self.cache.find(key, context, self.now, since=self.now - since_s)
+                    if found is not None:
+                        self._check(json.loads(found), key, context, since_s)
+
+    def _check(self, told: dict[str, Any], key: CacheKey, context: bytes | None, since_s: float) -> None:
+        said = self.said[told["number"]]
         assert said.sent.key == key
         assert said.is_public or (said.sent.context is not None and said.sent.context == context)
         age_s = self.now - said.came_at
@@ -140,27 +151,22 @@ class Caches(RuleBasedStateMachine):
         assert said.sent.sent_at >= self.now - since_s
         assert not any(each.concerns(key) and each.step > said.sent.step for each in self.changed)
 
-    def number(self, key: CacheKey, context: bytes | None) -> int | None:
-        found = self.cache.find(key, context, self.now)
-        return None if found is None else json.loads(found)["number"]
-
     @invariant()
     def is_bounded(self) -> None:
-        if hasattr(self, "cache"):
-            assert len(self.cache) <= self.limits.cached_results_max
-            assert 0 <= self.cache.size_bytes <= self.limits.cached_results_max_bytes
-            assert len(self.cache) or not self.cache.size_bytes
+        assert len(self.cache) <= self.limits.cached_results_max
+        assert 0 <= self.cache.size_bytes <= self.limits.cached_results_max_bytes
+        assert len(self.cache) or not self.cache.size_bytes
 
 
 TestCaches = Caches.TestCase
-TestCaches.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestCaches.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
-def kept(cache: ResultCache, key: CacheKey, *, size: int = 1) -> bool:
-    result = b'{"resultType":"complete","ttlMs":1000,"cacheScope":"public","text":"%b"}' % (b"x" * size)
+def kept(cache: ResultCache, key: CacheKey, *, size: int = 1, scope: str = "public") -> bool:
+    result = b'{"resultType":"complete","ttlMs":1000,"cacheScope":"%b","text":"%b"}' % (scope.encode(), b"x" * size)
     hints = hints_of(result)
     assert hints is not None
-    return cache.keep(key, None, result, hints, changes=cache.changes(key), sent_at=0.0, now=0.0)
+    return cache.keep(key, b"alice", result, hints, changes=cache.changes(key), sent_at=0.0, now=0.0)
 
 
 def key(number: int, method: str = "tools/list", uri: str = "") -> CacheKey:
@@ -205,3 +211,13 @@ def test_a_long_time_is_cut() -> None:
     assert found is not None
     assert json.loads(found)["ttlMs"] == 125
     assert cache.find(key(0), None, 0.25) is None
+
+
+def test_the_latest_result_replaces_the_one_of_the_other_scope() -> None:
+    cache = ResultCache(Limits())
+    for scope in ("private", "public", "private"):
+        assert kept(cache, key(0), scope=scope)
+        found = cache.find(key(0), b"alice", 0.5)
+        assert found is not None
+        assert json.loads(found)["cacheScope"] == scope
+        assert (cache.find(key(0), None, 0.5) is not None) == (scope == "public")
