@@ -121,11 +121,12 @@ class Caching(Interceptor):
             self._results.keep(key, context, result, hints, changes=changes, sent_at=sent_at, now=self._context.now)
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
-        if frame.method == _UPDATED:
+        method = frame.method or ""
+        if method == _UPDATED:
             self._receive_updated(link.plan.id, frame.params)
-        elif frame.method in _CHANGED:
-            self._results.drop(link.plan.id, _CHANGED[frame.method])
-        elif frame.method == ACKNOWLEDGED:
+        elif method in _CHANGED:
+            self._results.drop(link.plan.id, _CHANGED[method])
+        elif method == ACKNOWLEDGED:
             link.receive_listening(self._context.now)
         return False
 

@@ -22,8 +22,8 @@ READ: Final = "resources/read"
 ENTRY_BYTES: Final = 1024
 """The memory of a kept result besides its JSON and its URI."""
 PARENTS_MAX: Final = 32
-"""Resources above an updated one whose reads are dropped with it, as it may be a part of them. Paths have ten steps. At
-it: all reads of the server are dropped."""
+"""Resources above an updated one whose reads are dropped with it, as it may be a part of them: paths have ten steps.
+At it: all reads of the server are dropped."""
 PUBLIC: Final = b""
 """The place of a context in the key of a result that may be given in every one."""
 

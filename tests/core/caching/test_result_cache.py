@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from isthmus.core import Limits
 from isthmus.core.caching.hints import hints_of
-from isthmus.core.caching.result_cache import READ, CacheKey, ResultCache
+from isthmus.core.caching.result_cache import PARENTS_MAX, READ, CacheKey, ResultCache
 
 URIS: Final = ("a://x", "a://x/y", "a://x/y/", "a://x/yz", "b", "")
 KEYS: Final = (
@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 
 class Caches(RuleBasedStateMachine):
-    """What is found was said to an equal request, in a context that may have it, lately, and after each change."""
+    """A result that is found was said to an equal request, in a context that may have it, lately, after each change."""
 
     @initialize(most=st.integers(1, 6), ttl_max_s=st.sampled_from([0.75, 100.0]))
     def begin(self, most: int, ttl_max_s: float) -> None:
@@ -199,7 +199,7 @@ def test_an_update_far_down_drops_all_reads_of_its_server() -> None:
     assert kept(cache, key(0, READ, "b"))
     assert kept(cache, key(1))
     assert kept(cache, other)
-    cache.drop_resource("one", "a/" * 33)
+    cache.drop_resource("one", "a/" * (PARENTS_MAX + 1))
     found = [cache.find(each, None, 0.5) is not None for each in (key(0, READ, "b"), key(1), other)]
     assert found == [False, True, True]
 
