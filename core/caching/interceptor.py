@@ -85,7 +85,7 @@ class Caching(Interceptor):
         if request is None:
             return False
         since = float("-inf") if link.listening_since is None else link.listening_since
-        result = self._results.find(request.key, request.context, self._context.now, since=since)
+        result = self._results.find(request.key, request.contexts, self._context.now, since=since)
         if result is None:
             self._requests[place] = request
             return False
@@ -117,8 +117,8 @@ class Caching(Interceptor):
             return  # it need not even be read
         hints = hints_of(result)
         if hints is not None:
-            key, context, sent_at, changes = request
-            self._results.keep(key, context, result, hints, changes=changes, sent_at=sent_at, now=self._context.now)
+            key, contexts, sent_at, changes = request
+            self._results.keep(key, contexts, result, hints, changes=changes, sent_at=sent_at, now=self._context.now)
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
         method = frame.method or ""

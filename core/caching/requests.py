@@ -4,7 +4,9 @@ Two requests are equal if their server, method, params and revision are, and the
 `clientInfo` and the log level do not count: a result must not depend on them. What names one request alone, such as
 its trace, does not count either. A request that says anything else about itself is never answered with what is kept.
 
-The authorization context is all by which the server can tell callers apart, and the proxy's own name for the caller.
+A private result is for one authorization context: all by which the server can tell callers apart, and the proxy's own
+name for the caller. A public one is for everybody, as far as the proxy alone decides who may use the server. A server
+that is shown who a caller is decides that itself, so what it has told one is not given to another.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ..jsonrpc.splice import look, take
 from ..state.exchange import Exchange
 from ..state.link import Link
 from ..state.session import Session
-from .result_cache import READ, CacheKey
+from .result_cache import EVERYBODY, READ, CacheKey, Contexts
 
 KEPT_METHODS: Final = CACHEABLE - {"server/discover"}
 """The methods whose results are kept. The proxy answers `server/discover` itself."""
@@ -36,13 +38,13 @@ class CacheableRequest(NamedTuple):
     """A request whose result may be kept.
 
     Attributes:
-        context: the authorization context; None if it is not known.
+        contexts: the callers that its result may be given to.
         sent_at: the moment at which it was sent.
         changes: the number of changes of what it is about, at that moment.
     """
 
     key: CacheKey
-    context: bytes | None
+    contexts: Contexts
     sent_at: float = 0.0
     changes: int = 0
 
@@ -72,7 +74,7 @@ def cacheable(link: Link, session: Session, exchange: Exchange) -> CacheableRequ
             return None
         uri = found
     said = (request.revision, able, [(name, bytes(value)) for name, value in params])
-    return CacheableRequest(CacheKey(link.plan.id, exchange.method, uri, _digest(said)), context_of(link, exchange))
+    return CacheableRequest(CacheKey(link.plan.id, exchange.method, uri, _digest(said)), contexts_of(link, exchange))
 
 
 def _params_of(params: bytes | None) -> list[tuple[str, bytes]] | None:
@@ -91,19 +93,21 @@ def _params_of(params: bytes | None) -> list[tuple[str, bytes]] | None:
     return [(name, value) for name, value in values if (name, value) != ("cursor", b"null")]
 
 
-def context_of(link: Link, exchange: Exchange) -> bytes | None:
-    """Returns a digest of the authorization context of a request; None if it is not known: the driver adds the token of
-    a login that the caller may have replaced by another one.
+def contexts_of(link: Link, exchange: Exchange) -> Contexts:
+    """Returns digests of the contexts in which a request is made.
 
-    A process of one session may know things of that session, so each process is a context of its own.
+    The driver adds the token of a caller's login, which may have been replaced by that of another account: the private
+    context is not known then. A process of one session may know things of it, so each is a context of its own.
     """
-    if link.logs_in_as:
-        return None
+    principal = link.session_of(exchange).principal
     headers = [pair for pair in exchange.headers if pair[0].lower() not in OF_A_REQUEST]
+    public = _digest(("public", principal, headers)) if headers or link.logs_in_as else EVERYBODY
+    if link.logs_in_as:
+        return Contexts(None, public)
     place: object = link.cookies.pairs
     if link.plan.kind is not Kind.HTTP:
         place = link.id, link.upstream.incarnation
-    return _digest((link.session_of(exchange).principal, headers, place))
+    return Contexts(_digest(("private", principal, headers, place)), public)
 
 
 def _digest(parts: object) -> bytes:

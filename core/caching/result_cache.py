@@ -1,7 +1,7 @@
 """The table of kept results: for how long, for whom, and until which change each may be given again.
 
-A result is found by what was requested (`CacheKey`) and by the authorization context that it was given in; one that is
-public is found in every context. It is fresh for the time that its server named, at most `Limits.cache_ttl_max_s`.
+A result is found by what was requested (`CacheKey`) and by the callers that may have it (`Contexts`). It is fresh for
+the time that its server named, at most `Limits.cache_ttl_max_s`.
 
 A change makes what is kept stale at once, and what is on its way, too: the server may have made that before the change.
 So each list, and the reads of each server, have a count of their changes. A request notes the count when it is sent,
@@ -24,8 +24,8 @@ ENTRY_BYTES: Final = 1024
 PARENTS_MAX: Final = 32
 """Resources above an updated one whose reads are dropped with it, as it may be a part of them: paths have ten steps.
 At it: all reads of the server are dropped."""
-PUBLIC: Final = b""
-"""The place of a context in the key of a result that may be given in every one."""
+EVERYBODY: Final = b""
+"""The context of all callers together."""
 
 
 class CacheKey(NamedTuple):
@@ -40,6 +40,18 @@ class CacheKey(NamedTuple):
     method: str
     uri: str
     digest: bytes
+
+
+class Contexts(NamedTuple):
+    """The contexts in which a request is made.
+
+    Attributes:
+        private: that of results for its caller alone; None if it is not known.
+        public: that of results for others, too.
+    """
+
+    private: bytes | None
+    public: bytes = EVERYBODY
 
 
 class _Kept(NamedTuple):
@@ -73,20 +85,19 @@ class ResultCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: CacheKey, context: bytes | None, now: float, *, since: float = float("-inf")) -> bytes | None:
+    def find(self, key: CacheKey, contexts: Contexts, now: float, *, since: float = float("-inf")) -> bytes | None:
         """Returns a result that is fresh, with the rest of its time as `ttlMs`; None if there is none.
 
         Args:
-            context: the authorization context of the caller; None if it is not known.
             since: the result is not older than that.
         """
-        for of in (PUBLIC,) if context is None else (context, PUBLIC):
-            kept = self._entries.pop((key, of), None)
-            if kept is None:
+        for context in contexts:
+            kept = None if context is None else self._entries.pop((key, context), None)
+            if context is None or kept is None:
                 continue
-            self._entries[key, of] = kept
+            self._entries[key, context] = kept
             if now >= kept.expires_at:
-                self._remove((key, of))
+                self._remove((key, context))
             elif kept.sent_at >= since:
                 left_ms = int((kept.expires_at - now) * 1000)
                 return b"%b%d%b" % (kept.before, left_ms, kept.after)
@@ -99,7 +110,7 @@ class ResultCache:
     def keep(
         self,
         key: CacheKey,
-        context: bytes | None,
+        contexts: Contexts,
         result: bytes,
         hints: CacheHints,
         *,
@@ -108,29 +119,29 @@ class ResultCache:
         now: float,
     ) -> bool:
         """Keeps a result that has come just now. False if it is too large, or may be stale already, or is private and
-        the context of its caller is not known.
+        its context is not known.
 
         Args:
             changes: their number when the request was sent.
             sent_at: that moment.
         """
-        of = PUBLIC if hints.is_public else context
+        context = contexts.public if hints.is_public else contexts.private
         size_bytes = len(result) + len(key.uri) + ENTRY_BYTES
-        if of is None or changes != self.changes(key) or size_bytes > self._limits.cached_result_max_bytes:
+        if context is None or changes != self.changes(key) or size_bytes > self._limits.cached_result_max_bytes:
             return False
-        for earlier in (context, PUBLIC):  # the server may have changed its mind about the scope
+        for earlier in contexts:  # the server may have changed its mind about the scope
             if earlier is not None and (key, earlier) in self._entries:
                 self._remove((key, earlier))
         expires_at = now + min(hints.ttl_ms / 1000, self._limits.cache_ttl_max_s)
         before, after = bytes(result[: hints.ttl_span.start]), bytes(result[hints.ttl_span.stop :])
-        place = key, of
+        place = key, context
         self._entries[place] = _Kept(before, after, sent_at, expires_at, size_bytes)
         self._places.setdefault((key.server, key.method), {}).setdefault(key.uri, set()).add(place)
         self.size_bytes += size_bytes
         limits = self._limits
         while len(self._entries) > limits.cached_results_max or self.size_bytes > limits.cached_results_max_bytes:
             self._remove(next(iter(self._entries)))
-        return (key, of) in self._entries
+        return place in self._entries
 
     def drop(self, server: str, methods: Iterable[str]) -> None:
         """Drops the results of these methods, for all callers: they have changed."""

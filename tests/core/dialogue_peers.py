@@ -152,6 +152,7 @@ class Client(Peer):
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
         self.repeated: Headers = ()
+        self.passed: Headers = ()  # the headers that go on to the server
         if down == "pipe":
             self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants))
 
@@ -229,6 +230,7 @@ class Client(Peer):
                 revision,
                 base_url="http://here",
                 mirrored=(*mirrored, *self.repeated),
+                headers=self.passed,
                 grants=self.grants,
             )
             channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)

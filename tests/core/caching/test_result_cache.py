@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from isthmus.core import Limits
 from isthmus.core.caching.hints import hints_of
-from isthmus.core.caching.result_cache import PARENTS_MAX, READ, CacheKey, ResultCache
+from isthmus.core.caching.result_cache import PARENTS_MAX, READ, CacheKey, Contexts, ResultCache
 
 URIS: Final = ("a://x", "a://x/y", "a://x/y/", "a://x/yz", "b", "")
 KEYS: Final = (
@@ -18,18 +18,24 @@ KEYS: Final = (
     *(CacheKey("one", "tools/list", "", digest) for digest in (b"1", b"2")),
     CacheKey("two", "tools/list", "", b"1"),
 )
-CONTEXTS: Final = (b"alice", b"bob", None)
+CONTEXTS: Final = (
+    Contexts(b"alice"),
+    Contexts(b"bob"),
+    Contexts(None),
+    Contexts(b"carol", b"group"),
+    Contexts(None, b"group"),
+)
 TTLS_MS: Final = (1, 500, 1000, 10_000)
 sizes: Final = st.sampled_from([1, 200, 900])
 keys: Final = st.sampled_from(KEYS)
-contexts: Final = st.sampled_from(CONTEXTS)
+callers: Final = st.sampled_from(CONTEXTS)
 
 
 class Sent(NamedTuple):
     """A request that was sent, with all that was said and done until then."""
 
     key: CacheKey
-    context: bytes | None
+    contexts: Contexts
     changes: int
     sent_at: float
     step: int
@@ -81,14 +87,14 @@ class Caches(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    @rule(key=keys, context=contexts)
-    def send(self, key: CacheKey, context: bytes | None) -> None:
+    @rule(key=keys, contexts=callers)
+    def send(self, key: CacheKey, contexts: Contexts) -> None:
         self.steps += 1
-        self.sent.append(Sent(key, context, self.cache.changes(key), self.now, self.steps))
+        self.sent.append(Sent(key, contexts, self.cache.changes(key), self.now, self.steps))
 
-    @rule(key=keys, context=contexts, ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=sizes)
-    def ask(self, key: CacheKey, context: bytes | None, ttl_ms: int, is_public: bool, size: int) -> None:
-        self.send(key, context)
+    @rule(key=keys, contexts=callers, ttl_ms=st.sampled_from(TTLS_MS), is_public=st.booleans(), size=sizes)
+    def ask(self, key: CacheKey, contexts: Contexts, ttl_ms: int, is_public: bool, size: int) -> None:
+        self.send(key, contexts)
         self._answer(self.sent.pop(), ttl_ms, is_public, size)
 
     @precondition(lambda self: self.sent)
@@ -110,12 +116,12 @@ class Caches(RuleBasedStateMachine):
         hints = hints_of(result)
         assert hints is not None
         is_kept = self.cache.keep(
-            sent.key, sent.context, result, hints, changes=sent.changes, sent_at=sent.sent_at, now=self.now
+            sent.key, sent.contexts, result, hints, changes=sent.changes, sent_at=sent.sent_at, now=self.now
         )
         assert not is_kept or size < 900
         if is_kept:
             self.said.append(said)
-            found = self.cache.find(sent.key, sent.context, self.now)
+            found = self.cache.find(sent.key, sent.contexts, self.now)
             assert found is not None
             assert json.loads(found)["number"] == said.number
 
@@ -134,16 +140,20 @@ class Caches(RuleBasedStateMachine):
     @invariant()
     def all_is_as_it_was_said(self) -> None:
         for key in KEYS:
-            for context in CONTEXTS:
+            for contexts in CONTEXTS:
                 for since_s in (0.5, 1e9):
-                    found = self.cache.find(key, context, self.now, since=self.now - since_s)
+                    found = self.cache.find(key, contexts, self.now, since=self.now - since_s)
                     if found is not None:
-                        self._check(json.loads(found), key, context, since_s)
+                        self._check(json.loads(found), key, contexts, since_s)
 
-    def _check(self, told: dict[str, Any], key: CacheKey, context: bytes | None, since_s: float) -> None:
+    def _check(self, told: dict[str, Any], key: CacheKey, contexts: Contexts, since_s: float) -> None:
         said = self.said[told["number"]]
         assert said.sent.key == key
-        assert said.is_public or (said.sent.context is not None and said.sent.context == context)
+        if said.is_public:
+            assert said.sent.contexts.public == contexts.public
+        else:
+            assert contexts.private is not None
+            assert said.sent.contexts.private == contexts.private
         age_s = self.now - said.came_at
         ttl_s = min(said.ttl_ms / 1000, self.limits.cache_ttl_max_s)
         assert age_s < ttl_s
@@ -162,11 +172,15 @@ TestCaches = Caches.TestCase
 TestCaches.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
+ALICE: Final = Contexts(b"alice")
+ANYONE: Final = Contexts(None)
+
+
 def kept(cache: ResultCache, key: CacheKey, *, size: int = 1, scope: str = "public") -> bool:
     result = b'{"resultType":"complete","ttlMs":1000,"cacheScope":"%b","text":"%b"}' % (scope.encode(), b"x" * size)
     hints = hints_of(result)
     assert hints is not None
-    return cache.keep(key, b"alice", result, hints, changes=cache.changes(key), sent_at=0.0, now=0.0)
+    return cache.keep(key, ALICE, result, hints, changes=cache.changes(key), sent_at=0.0, now=0.0)
 
 
 def key(number: int, method: str = "tools/list", uri: str = "") -> CacheKey:
@@ -176,9 +190,9 @@ def key(number: int, method: str = "tools/list", uri: str = "") -> CacheKey:
 def test_the_result_that_was_used_least_lately_goes_first() -> None:
     cache = ResultCache(Limits(cached_results_max=3))
     assert all(kept(cache, key(each)) for each in range(3))
-    assert cache.find(key(0), None, 0.5) is not None
+    assert cache.find(key(0), ANYONE, 0.5) is not None
     assert kept(cache, key(3))
-    assert [cache.find(key(each), None, 0.5) is not None for each in range(4)] == [True, False, True, True]
+    assert [cache.find(key(each), ANYONE, 0.5) is not None for each in range(4)] == [True, False, True, True]
 
 
 def test_what_is_kept_is_bounded_in_bytes() -> None:
@@ -188,7 +202,7 @@ def test_what_is_kept_is_bounded_in_bytes() -> None:
     assert kept(cache, key(1), size=3000)
     assert kept(cache, key(2), size=3000)
     assert kept(cache, key(3), size=3000)
-    assert [cache.find(key(each), None, 0.5) is not None for each in range(4)] == [False, False, True, True]
+    assert [cache.find(key(each), ANYONE, 0.5) is not None for each in range(4)] == [False, False, True, True]
     cache.drop("one", ("tools/list",))
     assert (len(cache), cache.size_bytes) == (0, 0)
 
@@ -200,24 +214,24 @@ def test_an_update_far_down_drops_all_reads_of_its_server() -> None:
     assert kept(cache, key(1))
     assert kept(cache, other)
     cache.drop_resource("one", "a/" * (PARENTS_MAX + 1))
-    found = [cache.find(each, None, 0.5) is not None for each in (key(0, READ, "b"), key(1), other)]
+    found = [cache.find(each, ANYONE, 0.5) is not None for each in (key(0, READ, "b"), key(1), other)]
     assert found == [False, True, True]
 
 
 def test_a_long_time_is_cut() -> None:
     cache = ResultCache(Limits(cache_ttl_max_s=0.25))
     assert kept(cache, key(0))
-    found = cache.find(key(0), None, 0.125)
+    found = cache.find(key(0), ANYONE, 0.125)
     assert found is not None
     assert json.loads(found)["ttlMs"] == 125
-    assert cache.find(key(0), None, 0.25) is None
+    assert cache.find(key(0), ANYONE, 0.25) is None
 
 
 def test_the_latest_result_replaces_the_one_of_the_other_scope() -> None:
     cache = ResultCache(Limits())
     for scope in ("private", "public", "private"):
         assert kept(cache, key(0), scope=scope)
-        found = cache.find(key(0), b"alice", 0.5)
+        found = cache.find(key(0), ALICE, 0.5)
         assert found is not None
         assert json.loads(found)["cacheScope"] == scope
-        assert (cache.find(key(0), None, 0.5) is not None) == (scope == "public")
+        assert (cache.find(key(0), ANYONE, 0.5) is not None) == (scope == "public")

@@ -9,7 +9,7 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import Client, Request
 from expected_values import Containing
-from isthmus.core import Era, Kind, Limits, Profile, ServerPlan
+from isthmus.core import Era, Headers, Kind, Limits, Profile, ServerPlan
 from isthmus.core.base.plan import AccessRule, AccessRules, ProfileServer
 
 ABLE: Final = {
@@ -36,9 +36,12 @@ def told(method: str, ttl_ms: Any = 60_000, scope: str = "public", **rest: Any) 
     return LISTS[method] | {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope} | rest
 
 
-def met(play: Dialogue, name: str = "alice", principal: str = "", down: str = "http", **rest: Any) -> Client:
-    """Returns a client of the stateless era for whom the server is ready."""
+def met(
+    play: Dialogue, name: str = "alice", principal: str = "", down: str = "http", *, passed: Headers = (), **rest: Any
+) -> Client:
+    """Returns a client of the stateless era for whom the server is ready, and whose headers are passed on."""
     client = play.client(name, down, era=Era.STATELESS, principal=principal, **rest)
+    client.passed = passed
     discovery = client.asks("server/discover")
     if not any(each.peer is client for each in play.unexpected):
         play.server.starts(able=ABLE)
@@ -98,6 +101,20 @@ def test_a_private_result_is_not_kept_where_each_caller_has_a_login_of_its_own()
     is_sent(play, alice, "tools/list", told("tools/list", scope="private"))
     is_sent(play, alice, "tools/list")
     is_kept(alice, "tools/list")
+    is_sent(play, met(play, "bob", "b"), "tools/list")  # who may have no account there
+
+
+def test_a_result_is_given_to_those_alone_by_whose_headers_the_server_may_know_them() -> None:
+    play = Dialogue(plan(passes_authorization=True))
+    tokens = {"alice": "A", "twin": "A", "bob": "B"}
+    passed = [(("Authorization", token), ("traceparent", name)) for name, token in tokens.items()]
+    alice, twin, bob, nobody = (met(play, passed=headers) for headers in (*passed, ()))
+    for method, scope in (("tools/list", "public"), ("resources/read", "private")):
+        is_sent(play, alice, method, told(method, scope=scope))
+        is_kept(twin, method)
+        for client in (bob, nobody):
+            is_sent(play, client, method, told(method, scope=scope))
+            is_kept(client, method)
 
 
 def test_each_process_has_private_results_of_its_own() -> None:
