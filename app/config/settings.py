@@ -447,7 +447,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool,
         about(
             "Keep what its lists and resources are for as long as its ttlMs says, and answer equal requests of clients "
-            "of 2026-07-28 with it, those of other callers too where its cacheScope is public."
+            "of 2026-07-28 with it, those of other callers too where its cacheScope is public and the server is not "
+            "shown who they are."
         ),
     ] = False
     access: Annotated[Access, about("What callers need to use the server.")] = Access()
