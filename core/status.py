@@ -58,6 +58,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             with its kind and name (`tools/search`).
         differences_seen: the number of times that such a difference was new.
         limited: the number of calls that a rate limit has refused, for each tool, with its name.
+        cache_hits: the number of requests that were answered with a kept result.
+        cache_misses: the number of those that were not, though a result for them could have been kept.
         last_error: how the last session with the server ended, if it ended badly.
         eras: the eras that the server was found to speak (`handshake`, `stateless`), each with the revision that it
             named.
@@ -82,6 +84,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     differences: tuple[tuple[str, str], ...] = ()
     differences_seen: int = 0
     limited: tuple[tuple[str, int], ...] = ()
+    cache_hits: int = 0
+    cache_misses: int = 0
     last_error: str
     eras: dict[str, str | None]
     era: str | None
@@ -135,6 +139,8 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         differences=tuple((f"{kind}/{name}", text) for (kind, name), text in sorted(health.differences.items())),
         differences_seen=health.differences_seen,
         limited=tuple(sorted(health.limited.items())),
+        cache_hits=health.cache_hits,
+        cache_misses=health.cache_misses,
         last_error=health.last_error,
         eras={era.value: spoken[era] for era in Era if era in spoken},
         era="both" if len(now) > 1 else next((era.value for era in now), None),

@@ -316,6 +316,7 @@ FIXED_THEMES: Final = {
     "Fixed: logins": ("core/logins", "app/logins"),
     "Fixed: HTTP and other transports": ("core/wire", "transports"),
     "Fixed: sessions, questions, tasks": (
+        "core/caching",
         "core/downstream",
         "core/endpoints",
         "core/state",

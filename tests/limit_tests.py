@@ -186,6 +186,13 @@ LIMIT_TESTS: Final = {
         "core/engine/test_dialogues_definitions.py::"
         "test_a_server_without_sessions_is_listed_again_when_the_time_is_over"
     ),
+    "cached_results_max": "core/caching/test_result_cache.py::test_the_result_that_was_used_least_lately_goes_first",
+    "cached_results_max_bytes": "core/caching/test_result_cache.py::test_what_is_kept_is_bounded_in_bytes",
+    "cached_result_max_bytes": "core/caching/test_result_cache.py::test_what_is_kept_is_bounded_in_bytes",
+    "cache_ttl_max_s": "core/caching/test_result_cache.py::test_a_long_time_is_cut",
+    "core/caching/result_cache.py::PARENTS_MAX": (
+        "core/caching/test_result_cache.py::test_an_update_far_down_drops_all_reads_of_its_server"
+    ),
     "tools_known_max": "core/engine/test_tool_discovery.py::test_known_tools_are_bounded_to_the_latest_page",
     "rate_buckets_max": ("core/engine/test_dialogues_rates.py::test_a_caller_for_whom_there_is_no_room_is_refused"),
     "audiences_max": "core/input_required/test_replay.py::test_the_audience_whose_list_is_oldest_is_forgotten_first",

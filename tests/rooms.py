@@ -36,6 +36,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/state",
         "core/wire/http",
     ),
+    "core/caching": ("core/base", "core/bridge", "core/jsonrpc", "core/state", "core/upstream"),
     "core/subscriptions": (
         "core/base",
         "core/bridge",
@@ -104,6 +105,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/routing": (
         "core/base",
         "core/bridge",
+        "core/caching",
         "core/downstream",
         "core/jsonrpc",
         "core/state",

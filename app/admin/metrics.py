@@ -113,6 +113,12 @@ class _Counts(Collector):
                 "Definitions found that differ from the approved ones, or are refused for invisible characters.",
                 "differences_seen",
             ),
+            ("isthmus_server_cache_hits", "Requests that were answered with a kept result.", "cache_hits"),
+            (
+                "isthmus_server_cache_misses",
+                "Requests that were not, though a result for them could have been kept.",
+                "cache_misses",
+            ),
         ):
             counter = CounterMetricFamily(name, about, labels=["server"])
             for server in self._servers:

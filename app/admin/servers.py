@@ -116,6 +116,8 @@ class ServerPages:
             "failures": status.failures,
             "noise": status.noise,
             "differences": dict(status.differences),
+            "cache_hits": status.cache_hits,
+            "cache_misses": status.cache_misses,
             "last_error": status.last_error,
             "urls": [msgspec.to_builtins(address) for address in status.addresses],
             "eras": status.eras,

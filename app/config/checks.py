@@ -211,6 +211,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
         yield Problem(f"{key}.tool_time_limits", "none with inspect: false: calls are not read")
     if server.rate_limits:
         yield Problem(f"{key}.rate_limits", "none with inspect: false: calls are not read")
+    if server.cache is True:
+        yield Problem(f"{key}.cache", "false with inspect: false: results are not read")
 
 
 def _process(key: str, server: Server) -> Iterator[Problem]:

@@ -227,6 +227,7 @@ def _server_plan(
         access=to_rules(server.access),
         pins=pins,
         clean=clean,
+        caches=server.cache,
         shown=_shown(server.tools),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
     )

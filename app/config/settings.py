@@ -456,6 +456,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "null: it ends with its session, or, if it is shared, a minute after the last one."
         ),
     ] = None
+    cache: Annotated[
+        bool,
+        about(
+            "Keep what its lists and resources are for as long as its ttlMs says, and answer equal requests of clients "
+            "of 2026-07-28 with it, those of other callers too where its cacheScope is public and the server is not "
+            "shown who they are."
+        ),
+    ] = False
     access: Annotated[Access, about("What callers need to use the server.")] = Access()
     tools: Annotated[ToolFilter, about("Which of its tools clients see, and how.")] = ToolFilter()
     prompts: Annotated[Filter, about("Which of its prompts clients see.")] = Filter()

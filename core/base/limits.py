@@ -366,6 +366,17 @@ class Limits(
     audiences_max: int = 1024
     """Clients for whom that is remembered separately, since a server may show each other tools. At it: the one whose
     list was shown longest ago is forgotten."""
+    cached_results_max: int = 4096
+    """Results of lists and reads that are kept, of all servers: a server has some five lists and tens of resources, and
+    the official SDK's client keeps 1024 for itself. At it: the one that was used least lately is dropped."""
+    cached_results_max_bytes: int = 64 * MIB
+    """Memory of all of them together, as much as one response may have. At it: as at `cached_results_max`."""
+    cached_result_max_bytes: int = 1 * MIB
+    """Memory of one of them: the list of four hundred tools has one MB, and a larger one would drive many others out.
+    At it: the result is not kept."""
+    cache_ttl_max_s: float = 86_400.0
+    """Longest time for which a result is kept, whatever its server says, as in the official SDK's client. At it: the
+    server is asked again."""
     children_max: int = 512
     """Server processes at once, ending ones included. A Node or Python server takes 50 to 100 MB. At it: error -31004;
     spare processes are not started."""

@@ -271,6 +271,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The way in which clients are shown its tools."""
     rate_limits: tuple[RateLimit, ...] = ()
     """Limits to the rate of calls. Each one that covers a tool holds."""
+    caches: bool = False
+    """Keep results of lists and reads for as long as the server allows, and answer equal requests with them."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None

@@ -54,6 +54,8 @@ EXPECTED: Final = {
 }
 """The value that each key must have. Revision and capabilities are required."""
 
+OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
+"""Headers, and members of `_meta`, that describe a request and not its sender (W3C Trace Context, Baggage)."""
 RETRY_KEYS: Final = frozenset({"inputResponses", "requestState", "task"})
 """Members of params that continue a request, or run it as a task. A handshake-era server gave no reason to send the
 first two, and some of those servers would take them for arguments of the tool. The stateless era does not have the

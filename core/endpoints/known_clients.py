@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.revisions import Era
 from ..bridge import request_meta, task_support
-from ..bridge.request_meta import RequestMeta
+from ..bridge.request_meta import OF_A_REQUEST, RequestMeta
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members
 from ..state.advertised import Advertised
@@ -31,9 +31,6 @@ KNOWN_CLIENTS_MAX: Final = 256
 oldest is forgotten, and its next request is read in full."""
 META_MAX_BYTES: Final = 4096
 """Longest `_meta` that is remembered."""
-
-OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
-"""Headers that describe a request and not its sender (W3C Trace Context, Baggage)."""
 
 
 class KnownClient(NamedTuple):

@@ -234,6 +234,11 @@ class Dispatcher:
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshaker.health[link.plan.id].receive_proof()
+        self.pass_down(link, exchange, frame)
+
+    def pass_down(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        """Gives a response to the interceptors: one that has come, or one that the server gave to an equal request
+        earlier, which proves nothing of the server."""
         try:
             for receive_response in link.interceptors.receive_response:
                 if receive_response(link, exchange, frame):

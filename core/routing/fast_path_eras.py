@@ -14,6 +14,7 @@ import msgspec
 
 from ..base.events import Headers
 from ..base.memoize import remembered
+from ..base.plan import ServerPlan
 from ..bridge import plain, request_meta
 from ..bridge.content import TRACE
 from ..bridge.discovery import server_info_of
@@ -35,7 +36,7 @@ def translation_for(link: Link) -> PlainTranslation | None:
         return None
     if link.session.affinity is None:
         return LegacyToModern() if link.is_stateless else None
-    return ModernToModern() if link.is_stateless else ModernToLegacy()
+    return ModernToModern(link.plan) if link.is_stateless else ModernToLegacy()
 
 
 class LegacyToModern:
@@ -85,10 +86,15 @@ class LegacyToModern:
 class ModernToModern:
     """The translation for a client without a session and a stateless server."""
 
+    def __init__(self, plan: ServerPlan) -> None:
+        self._caches = plan.caches
+
     def up(
         self, link: Link, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
     ) -> TranslatedParams | None:
         assert stateless_params is not None
+        if self._caches and method == "resources/read":
+            return None  # a result that is kept may answer it
         if link.is_pipe:
             return TranslatedParams(params)
         return (

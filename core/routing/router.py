@@ -15,6 +15,7 @@ from ..base.limits import Limits
 from ..base.methods import HANDSHAKE_NOTIFICATIONS, MAY_ASK
 from ..base.revisions import Era, features_of
 from ..bridge import related_task
+from ..caching.interceptor import Caching
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -96,6 +97,7 @@ class Router:
             NameFiltering(),
             era_adapter,
             self._definitions,
+            Caching(context, handshaker.health),
             SerialTurn(),
             checks,
         ]
@@ -270,6 +272,10 @@ class Router:
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """Handles the server's response to a request, however it was fetched."""
         self._dispatcher.receive_answer(link, exchange, frame)
+
+    def receive_kept(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        """Handles a response that the server gave to an equal request earlier."""
+        self._dispatcher.pass_down(link, exchange, frame)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Gives an exchange its response."""

@@ -144,6 +144,7 @@ class Link:
         "last_id",
         "leaving",
         "level",
+        "listening_since",
         "logs_in_as",
         "open_notifications",
         "orphans",
@@ -215,6 +216,7 @@ class Link:
         judges = plan.pins is not None or plan.clean is Cleaning.BLOCK  # a property would cost each session a call
         self.definitions = KnownDefinitions() if judges else None
         self.subscriptions = ServerSubscriptions()  # ours with a stateless server
+        self.listening_since: float | None = None  # when a subscription was last acknowledged, if results are kept
         self.session_check: SessionCheck | None = None  # under way
         self.forgotten_incarnation = 0  # the last that a check found forgotten
         self.level: tuple[str, list[Exchange]] | None = None  # the log level being set, and requests that wait
@@ -399,6 +401,12 @@ class Link:
         """Removes and returns all that is queued."""
         queue, self.queue = self.queue, NO_QUEUE
         return queue
+
+    # --- Subscriptions ----------------------------------------------------------------------------------------------
+
+    def receive_listening(self, now: float) -> None:
+        """Handles the acknowledgment of a subscription."""
+        self.listening_since = now
 
     # --- Logging ----------------------------------------------------------------------------------------------------
 

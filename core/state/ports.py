@@ -125,6 +125,9 @@ class LinkRouter(Protocol):
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """Handles the server's response to a request, however it was fetched."""
 
+    def receive_kept(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        """Handles a response that the server gave to an equal request earlier."""
+
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Gives a request its response."""
 

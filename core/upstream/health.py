@@ -36,6 +36,8 @@ class Health:
         differences: what is wrong with definitions that it lists, by kind and name: those that differ from the approved
             ones, say.
         differences_seen: the number of times that such a difference was new.
+        cache_hits: requests that were answered with a result that was kept (`core/caching`).
+        cache_misses: requests that were not, though they could have been.
         noise: the number of things it sent that are no messages, by their kind.
         limited: the number of calls that a rate limit has refused, by the name of the tool.
     """
@@ -43,6 +45,8 @@ class Health:
     __slots__ = (
         "_closed_until",
         "_limits",
+        "cache_hits",
+        "cache_misses",
         "differences",
         "differences_seen",
         "failures",
@@ -64,6 +68,8 @@ class Health:
         self.is_stopped = False
         self.differences: dict[tuple[str, str], str] = {}
         self.differences_seen = 0
+        self.cache_hits = 0
+        self.cache_misses = 0
         self.noise: Counter[str] = Counter()
         self.limited: Counter[str] = Counter()
         self._limits = limits
@@ -84,6 +90,12 @@ class Health:
 
     def receive_start(self) -> None:
         self.starts += 1
+
+    def receive_cache_hit(self) -> None:
+        self.cache_hits += 1
+
+    def receive_cache_miss(self) -> None:
+        self.cache_misses += 1
 
     def receive_noise(self, kind: str) -> int:
         """Counts what the server sent and is no message. Returns the number of its kind."""

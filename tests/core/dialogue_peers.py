@@ -154,6 +154,7 @@ class Client(Peer):
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
         self.pipe: ChannelId | None = None
         self.headers: Headers = ()
+        self.passed: Headers = ()  # the headers that go on to the server with each request
         if down == "pipe":
             self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants, address=address))
 
@@ -231,7 +232,7 @@ class Client(Peer):
                 revision,
                 base_url="http://here",
                 mirrored=(*mirrored, *(pair for pair in self.headers if pair[0].startswith("mcp-param-"))),
-                headers=tuple(pair for pair in self.headers if not pair[0].startswith("mcp-param-")),
+                headers=tuple(pair for pair in (*self.passed, *self.headers) if not pair[0].startswith("mcp-param-")),
                 grants=self.grants,
                 address=self.address,
             )

@@ -279,6 +279,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(start_timeout_seconds=3), "servers[0].start_timeout_seconds: got 3, expected none"),
         (far(tool_time_limits={"a": 3}), "servers[0].tool_time_limits: got"),
         (far(rate_limits=[{"calls": 1, "per_seconds": 1}]), "servers[0].rate_limits: got"),
+        (far(cache=True), "servers[0].cache: got true, expected false with inspect: false: results are not read"),
         (
             far(inspect=True, forwarding={"forwarded": True}),
             "servers[0].forwarding: got it for a server that is inspected",

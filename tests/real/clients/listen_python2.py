@@ -5,6 +5,7 @@ listen_python2.py PLAN. A session of the plan may have `dies`: the server's proc
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from typing import Any
@@ -40,12 +41,22 @@ async def events_after(client: Client, tool: str, subscription: Any) -> list[str
     return [called, *found]
 
 
+async def are_kept(client: Client, times: int) -> list[bool]:
+    """Lists the tools so often, past the client's own cache. Returns for each list after the first whether the one
+    before was given again."""
+    lists = [(await client.list_tools(cache_mode="bypass")).tools[0].description for _ in range(times)]
+    return [before == after for before, after in itertools.pairwise(lists)]
+
+
 async def listen(client: Client, *, dies: bool) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
+    seen: dict[str, Any] = {"kept": await are_kept(client, 2)}
     wanted = {"tools_list_changed": True, "resource_subscriptions": ["a:1"]}
     async with client.listen(**wanted) as subscription:
         seen["honored"] = subscription.honored.model_dump(by_alias=True, exclude_none=True)
+        before = (await client.list_tools(cache_mode="bypass")).tools[0].description
         seen["change"] = await events_after(client, "change", subscription)
+        after = (await client.list_tools(cache_mode="bypass")).tools[0].description
+        seen["kept"] += [before == after, *await are_kept(client, 2)]
         try:
             async with client.listen(tools_list_changed=True):
                 seen["second"] = "honored"
