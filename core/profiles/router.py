@@ -20,6 +20,7 @@ from ..base.log_levels import LEVELS
 from ..base.methods import LISTEN
 from ..base.plan import Profile
 from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
+from ..bridge import errors
 from ..bridge.discovery import introduction
 from ..bridge.request_name import name_in
 from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
@@ -245,6 +246,11 @@ class ProfileRouter:
             return
         _, inner = sent
         frame = envelope.decode(message)
+        instead = None if exchange.lacking is None else _lacking(exchange.lacking, frame)
+        if instead is not None:
+            exchange.mark_native()
+            self._responder.answer(front.session, exchange, envelope.encode_error_raw(exchange.id_raw, instead))
+            return
         if frame.result is not None:
             result = self._view.rewriter.result(leg.server, exchange.method, frame.result)
             if result is not frame.result:
@@ -451,6 +457,13 @@ class ProfileRouter:
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         pass
+
+
+def _lacking(capability: bytes, frame: Frame) -> bytes | None:
+    """Returns the error that names a capability that a server has asked for and the client lacks; None if the call did
+    not fail for that, as far as can be told."""
+    error = None if frame.error is None else envelope.usable_error(frame.error)
+    return errors.to_missing_capability(capability, error=error, result=frame.result)
 
 
 def _is_handle(exchange: Exchange, result: bytes | None) -> bool:

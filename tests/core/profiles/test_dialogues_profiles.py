@@ -512,3 +512,16 @@ def test_headers_of_a_client_go_to_those_servers_alone_that_are_to_have_them() -
         server.answers(asked, {"content": []})
         alice.is_answered(call, ...)
     assert sent == {"alpha": {(("Authorization", "k"), ("X-T", "2"))}, "beta": {(("X-T", "2"),)}}
+
+
+def test_a_client_that_lacks_what_a_server_asks_for_is_told_so() -> None:
+    needed = {"requiredCapabilities": {"sampling": {}}}
+    play, alice, alpha, _ = meeting(era=Era.STATELESS, able={})
+    call = alice.asks("tools/call", {"name": "alpha__think"})
+    alpha.starts(able=CAN)
+    asked = alpha.is_asked("tools/call")
+    question = alpha.asks("sampling/createMessage", {"messages": [], "maxTokens": 1})
+    alpha.is_answered(question, error=-32601)
+    alpha.answers(asked, {"content": [{"type": "text", "text": "no model"}], "isError": True})
+    alice.is_answered(call, error={"code": -32021, "data": Containing(needed)})
+    assert play.statuses[call.channel] == 400
