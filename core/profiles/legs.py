@@ -28,13 +28,15 @@ from ..state.stream import Stream
 from .client_kind import ClientKind
 
 NO_CHANNEL = ChannelId(0)
+_NO_STREAM: Final = Stream(None)
+"""The stream of all replies on legs, which travel on none."""
 
 
 class LegReply(Reply):
     """The reply to a request that is sent on a leg: its response goes to `receive`, with this reply."""
 
     def __init__(self, receive: Callable[[LegReply, bytes], None]) -> None:
-        super().__init__(Stream(None), ends_channel=True, can_stream=False)
+        super().__init__(_NO_STREAM, ends_channel=True, can_stream=False)
         self._receive = receive
 
     def take(self, message: bytes | None) -> tuple[bytes | None, bool]:

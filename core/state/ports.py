@@ -14,9 +14,22 @@ from ..base.events import Headers
 from ..jsonrpc.envelope import Frame
 
 if TYPE_CHECKING:
-    from .exchange import Exchange, Reply
-    from .link import Link
+    from .exchange import Exchange, Plain, Reply
+    from .link import Link, StatelessParams
     from .session import PendingQuestion, Session
+
+
+class PlainWay(Protocol):
+    """The way of a plain call to its server, which can take it now.
+
+    Attributes:
+        plain: how the client's call passes on its link; None if it passes as another exchange.
+    """
+
+    plain: Plain | None
+
+    def send(self, exchange: Exchange) -> None:
+        """Sends the client's call, which its session has."""
 
 
 class SessionRouter(Protocol):
@@ -36,6 +49,16 @@ class SessionRouter(Protocol):
 
     def request(self, session: Session, exchange: Exchange) -> None:
         """Sends a client's request."""
+
+    def plain_way(
+        self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> PlainWay | None:
+        """Returns the way of a call that may be plain; None if it is not, and `request` has to send it. Nothing has
+        changed.
+
+        Args:
+            params, stateless_params: as `PlainTranslation.up` gets them.
+        """
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
         """Sends a request again that the server refused for now."""

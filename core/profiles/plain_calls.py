@@ -1,0 +1,133 @@
+"""Plain calls of sessions with a profile: the fast path to a leg, and back.
+
+A plain call of a client goes on a leg in one step if the leg can take it so (`SessionRouter.plain_way`). The exchanges
+of client and leg, their states and their effects are those that `ProfileRouter.request` leads to. Skipped is what the
+request does not need: the kind of its client and the names that servers have listed, as the configuration alone decides
+about its name; and the rules of access, as a call to a server with such rules is never plain. The routes of names are
+kept. The response goes to the client as the leg has it, if no word in it may belong to a place that is rewritten.
+`tests/core/profiles/test_plain_calls.py` compares both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import ClassVar, Final
+
+import msgspec
+
+from ..bridge.request_name import NAMED_BY
+from ..downstream.responder import Responder
+from ..jsonrpc.envelope import begin_result, text_of
+from ..jsonrpc.splice import compact_members
+from ..state.exchange import Exchange, ExchangeState, Plain
+from ..state.ports import PlainWay
+from ..state.session import SessionState
+from .legs import Front, Leg, LegReply
+from .rewriting import Rewriter
+
+ROUTES_MAX: Final = 1024
+"""Names whose routes are kept, for all clients of a profile. At it: the one that was used least lately is read anew."""
+NAME_MAX_BYTES: Final = 512
+"""The longest name whose route is kept, as JSON."""
+_MEMBERS: Final = {
+    "tools/call": frozenset({"name", "arguments"}),
+    "prompts/get": frozenset({"name", "arguments"}),
+    "resources/read": frozenset({"uri"}),
+}
+"""The members that the params of a plain call may have, by method. Another one could be the name once more, in the eyes
+of a server that reads members without regard to case."""
+
+Receive = Callable[[Front, Leg, Exchange, LegReply, bytes], None]
+"""Handles the response that came on a leg for a request of a client."""
+
+
+class LegWay(msgspec.Struct, frozen=True):
+    """The way of a plain call on a leg.
+
+    Attributes:
+        params: the params in the words of the leg's server.
+        way: the way from the leg to the server.
+        receive: handles the response.
+    """
+
+    plain: ClassVar[Plain | None] = None
+    front: Front
+    leg: Leg
+    params: bytes
+    way: PlainWay
+    receive: Receive
+
+    def send(self, exchange: Exchange) -> None:
+        leg = self.leg
+        inner = Exchange(
+            exchange.key,
+            LegReply(partial(self.receive, self.front, leg, exchange)),
+            sid=leg.session.sid,
+            id_raw=exchange.id_raw,
+            id_key=exchange.id_key,
+            method=exchange.method,
+            params=self.params,
+            headers=exchange.headers,
+            request=exchange.request,
+            plain=self.way.plain,
+        )
+        exchange.receive_written(0, None)
+        self.front.send_on(exchange, leg, inner)
+        leg.session.add(inner)
+        self.way.send(inner)
+
+
+class PlainCalls:
+    """The plain calls of one profile.
+
+    Args:
+        receive: handles the responses that are not passed as they are.
+    """
+
+    def __init__(self, responder: Responder, rewriter: Rewriter, receive: Receive) -> None:
+        self._responder = responder
+        self._rewriter = rewriter
+        self._receive = receive
+        self._route = lru_cache(maxsize=ROUTES_MAX)(self._find_route)
+
+    def way_of(self, front: Front, method: str, params: bytes | None) -> LegWay | None:
+        """Returns the way of a call; None if it is not plain, or there is no leg yet that can take it."""
+        spans = None if params is None else compact_members(params)
+        if params is None or spans is None or method not in _MEMBERS or not spans.keys() <= _MEMBERS[method]:
+            return None
+        span = spans.get(NAMED_BY[method])
+        if span is None or span.stop - span.start > NAME_MAX_BYTES:
+            return None
+        name = params[span]
+        route = self._route(method, name)
+        leg = None if route is None else front.legs.get(route[0])
+        if route is None or leg is None or not leg.is_open or leg.session.state is not SessionState.READY:
+            return None
+        if route[1] != name:
+            params = b"%b%b%b" % (params[: span.start], route[1], params[span.stop :])
+        way = leg.session.router.plain_way(leg.session, method, params, None)
+        return None if way is None else LegWay(front, leg, params, way, self._receive_response)
+
+    def _receive_response(self, front: Front, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes) -> None:
+        """Gives a call the response that came on a leg: a result with nothing to rewrite passes as it is."""
+        is_result = message.startswith(begin_result(exchange.id_raw))
+        if (
+            not is_result
+            or exchange.state is not ExchangeState.SENT
+            or self._rewriter.may_change(exchange.method, message)
+        ):
+            self._receive(front, leg, exchange, reply, message)
+            return
+        session = front.session
+        front.take_sent(exchange)
+        exchange.settle()
+        session.remove(exchange)
+        self._responder.touch(session)
+        self._responder.close(session, exchange.reply, message)
+
+    def _find_route(self, method: str, name: bytes) -> tuple[str, bytes] | None:
+        """Returns the server of a name that is JSON, and the name there."""
+        text = text_of(name)
+        found = None if text is None else self._rewriter.fixed_route(method, text)
+        return None if found is None else (found.server, msgspec.json.encode(found.raw))
