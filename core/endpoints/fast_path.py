@@ -142,9 +142,7 @@ class FastPath:
         if session.use.is_bounded and session.use.calls >= context.limits.calls_per_owner_max:
             return False
         return (
-            params is None
-            or len(params) <= UNCOUNTED_MAX_BYTES
-            or session.room.has_room(len(params) + REQUEST_BYTES)
+            params is None or len(params) <= UNCOUNTED_MAX_BYTES or session.room.has_room(len(params) + REQUEST_BYTES)
         )
 
     def _go_up(

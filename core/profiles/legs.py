@@ -35,8 +35,12 @@ _NO_STREAM: Final = Stream(None)
 class LegReply(Reply):
     """The reply to a request that is sent on a leg: its response goes to `receive`, with this reply."""
 
+    stream = _NO_STREAM
+    ends_channel = True
+    can_stream = False
+
     def __init__(self, receive: Callable[[LegReply, bytes], None]) -> None:
-        super().__init__(_NO_STREAM, ends_channel=True, can_stream=False)
+        self.remaining = 0  # what else a reply has is the same for all
         self._receive = receive
 
     def take(self, message: bytes | None) -> tuple[bytes | None, bool]:

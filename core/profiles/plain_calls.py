@@ -10,8 +10,8 @@ kept. The response goes to the client as the leg has it, if no word in it may be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import ClassVar, Final
 
 import msgspec
@@ -21,8 +21,9 @@ from ..downstream.responder import Responder
 from ..jsonrpc.envelope import begin_result, text_of
 from ..jsonrpc.splice import compact_members
 from ..state.exchange import Exchange, ExchangeState, Plain
+from ..state.link import StatelessParams
 from ..state.ports import PlainWay
-from ..state.session import SessionState
+from ..state.session import Session, SessionState
 from .legs import Front, Leg, LegReply
 from .rewriting import Rewriter
 
@@ -42,27 +43,57 @@ Receive = Callable[[Front, Leg, Exchange, LegReply, bytes], None]
 """Handles the response that came on a leg for a request of a client."""
 
 
+class _PlainReply(LegReply):
+    """The reply to a plain call on a leg. A result with nothing to rewrite passes as it is."""
+
+    def __init__(self, calls: PlainCalls, front: Front, leg: Leg, exchange: Exchange) -> None:
+        self.remaining = 0
+        self._calls = calls
+        self._front = front
+        self._leg = leg
+        self._exchange = exchange
+
+    def take(self, message: bytes | None) -> tuple[bytes | None, bool]:
+        self.remaining -= 1
+        if message is None:
+            return None, False
+        calls, front, exchange = self._calls, self._front, self._exchange
+        if (
+            exchange.state is not ExchangeState.SENT
+            or not message.startswith(begin_result(exchange.id_raw))
+            or calls.rewriter.may_change(exchange.method, message)
+        ):
+            calls.receive(front, self._leg, exchange, self, message)
+            return None, False
+        session, responder = front.session, calls.responder
+        front.take_sent(exchange)
+        exchange.settle()
+        session.remove(exchange)
+        responder.touch(session)
+        responder.close(session, exchange.reply, message)
+        return None, False
+
+
 class LegWay(msgspec.Struct, frozen=True):
     """The way of a plain call on a leg.
 
     Attributes:
         params: the params in the words of the leg's server.
         way: the way from the leg to the server.
-        receive: handles the response.
     """
 
     plain: ClassVar[Plain | None] = None
+    calls: PlainCalls
     front: Front
     leg: Leg
     params: bytes
     way: PlainWay
-    receive: Receive
 
     def send(self, exchange: Exchange) -> None:
         leg = self.leg
         inner = Exchange(
             exchange.key,
-            LegReply(partial(self.receive, self.front, leg, exchange)),
+            _PlainReply(self.calls, self.front, leg, exchange),
             sid=leg.session.sid,
             id_raw=exchange.id_raw,
             id_key=exchange.id_key,
@@ -82,17 +113,25 @@ class PlainCalls:
     """The plain calls of one profile.
 
     Args:
+        fronts: the sessions with the profile, by their public names.
         receive: handles the responses that are not passed as they are.
     """
 
-    def __init__(self, responder: Responder, rewriter: Rewriter, receive: Receive) -> None:
-        self._responder = responder
-        self._rewriter = rewriter
-        self._receive = receive
+    def __init__(self, responder: Responder, rewriter: Rewriter, fronts: Mapping[str, Front], receive: Receive) -> None:
+        self.responder = responder
+        self.rewriter = rewriter
+        self.receive = receive
+        self._fronts = fronts
         self._route = lru_cache(maxsize=ROUTES_MAX)(self._find_route)
 
-    def way_of(self, front: Front, method: str, params: bytes | None) -> LegWay | None:
-        """Returns the way of a call; None if it is not plain, or there is no leg yet that can take it."""
+    def way_of(
+        self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> LegWay | None:
+        """Returns the way of a call; None if it is not plain, or its client has no sessions, or there is no leg yet
+        that can take it."""
+        front = self._fronts.get(session.sid)
+        if front is None or stateless_params is not None:
+            return None
         spans = None if params is None else compact_members(params)
         if params is None or spans is None or method not in _MEMBERS or not spans.keys() <= _MEMBERS[method]:
             return None
@@ -107,27 +146,10 @@ class PlainCalls:
         if route[1] != name:
             params = b"%b%b%b" % (params[: span.start], route[1], params[span.stop :])
         way = leg.session.router.plain_way(leg.session, method, params, None)
-        return None if way is None else LegWay(front, leg, params, way, self._receive_response)
-
-    def _receive_response(self, front: Front, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes) -> None:
-        """Gives a call the response that came on a leg: a result with nothing to rewrite passes as it is."""
-        is_result = message.startswith(begin_result(exchange.id_raw))
-        if (
-            not is_result
-            or exchange.state is not ExchangeState.SENT
-            or self._rewriter.may_change(exchange.method, message)
-        ):
-            self._receive(front, leg, exchange, reply, message)
-            return
-        session = front.session
-        front.take_sent(exchange)
-        exchange.settle()
-        session.remove(exchange)
-        self._responder.touch(session)
-        self._responder.close(session, exchange.reply, message)
+        return None if way is None else LegWay(self, front, leg, params, way)
 
     def _find_route(self, method: str, name: bytes) -> tuple[str, bytes] | None:
         """Returns the server of a name that is JSON, and the name there."""
         text = text_of(name)
-        found = None if text is None else self._rewriter.fixed_route(method, text)
+        found = None if text is None else self.rewriter.fixed_route(method, text)
         return None if found is None else (found.server, msgspec.json.encode(found.raw))

@@ -29,7 +29,7 @@ from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput
 from ..state.feature import TimerHandler
-from ..state.link import Link, StatelessParams
+from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
 from ..state.listen_filter import ListenFilter
 from ..state.ports import SessionRouter, TaskDirectory
@@ -40,7 +40,7 @@ from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .listens import Listens
 from .lists import Lists
 from .names import Route
-from .plain_calls import LegWay, PlainCalls
+from .plain_calls import PlainCalls
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
@@ -103,12 +103,13 @@ class ProfileRouter:
             self._shows,
             self._tell_change,
         )
-        self._plain = PlainCalls(downstream.responder, self._view.rewriter, self._receive_answer)
         self._surface = SearchSurface(downstream.responder, self._view, self._lists, self._shows)
         changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
         receive_change = self._lists.receive_change
         self._listens = Listens(context, client_listens, self._legs, self._view.rewriter, receive_change, changing)
         self._fronts: dict[str, Front] = {}
+        plain_calls = PlainCalls(downstream.responder, self._view.rewriter, self._fronts, self._receive_answer)
+        self.plain_way = plain_calls.way_of
         self.timers: Mapping[str, TimerHandler] = {
             "profile list": self._lists.handle_wait,
             "profile change": self._handle_change,
@@ -201,13 +202,6 @@ class ProfileRouter:
             self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
         else:
             self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
-
-    def plain_way(
-        self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
-    ) -> LegWay | None:
-        """Returns the way of a call on a leg; None if the call is not plain, or its client has no sessions."""
-        front = self._fronts.get(session.sid)
-        return None if front is None or stateless_params is not None else self._plain.way_of(front, method, params)
 
     def _send_on(self, front: Front, exchange: Exchange, params: bytes | None) -> None:
         session = front.session

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 
 class PlainWay(Protocol):
-    """The way of a plain call to its server, which can take it now.
+    """The way of a plain call to its server, which can take it now."""
 
-    Attributes:
-        plain: how the client's call passes on its link; None if it passes as another exchange.
-    """
-
-    plain: Plain | None
+    @property
+    def plain(self) -> Plain | None:
+        """How the client's call passes on its link; None if another one is sent for it."""
 
     def send(self, exchange: Exchange) -> None:
         """Sends the client's call, which its session has."""
