@@ -16,10 +16,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from ..bridge.request_name import NAMED_BY
 from ..downstream.responder import Responder
 from ..jsonrpc.envelope import begin_result, text_of
-from ..jsonrpc.splice import compact_members
 from ..state.exchange import Exchange, ExchangeState, Plain
 from ..state.link import StatelessParams
 from ..state.ports import PlainWay
@@ -31,13 +29,32 @@ ROUTES_MAX: Final = 1024
 """Names whose routes are kept, for all clients of a profile. At it: the one that was used least lately is read anew."""
 NAME_MAX_BYTES: Final = 512
 """The longest name whose route is kept, as JSON."""
-_MEMBERS: Final = {
-    "tools/call": frozenset({"name", "arguments"}),
-    "prompts/get": frozenset({"name", "arguments"}),
-    "resources/read": frozenset({"uri"}),
+_ARGUMENTS_BYTES: Final = len(b',"arguments":')
+
+
+class _Use(msgspec.Struct, forbid_unknown_fields=True):
+    """The params of a plain call. Another member could be the name once more, in the eyes of a server that reads
+    members without regard to case."""
+
+    name: msgspec.Raw
+    arguments: msgspec.Raw = msgspec.Raw()
+
+
+class _Read(msgspec.Struct, forbid_unknown_fields=True):
+    """The same of a resource."""
+
+    name: msgspec.Raw = msgspec.field(name="uri")
+    arguments: msgspec.Raw = msgspec.Raw()
+
+
+_USES: Final = b'{"name":', msgspec.json.Decoder(_Use)
+_READS: Final = b'{"uri":', msgspec.json.Decoder(_Read)
+_SHAPES: Final[Mapping[str, tuple[bytes, msgspec.json.Decoder[_Use] | msgspec.json.Decoder[_Read]]]] = {
+    "tools/call": _USES,
+    "prompts/get": _USES,
+    "resources/read": _READS,
 }
-"""The members that the params of a plain call may have, by method. Another one could be the name once more, in the eyes
-of a server that reads members without regard to case."""
+"""The beginning of the params of plain calls, and what they hold, by method."""
 
 Receive = Callable[[Front, Leg, Exchange, LegReply, bytes], None]
 """Handles the response that came on a leg for a request of a client."""
@@ -132,19 +149,16 @@ class PlainCalls:
         front = self._fronts.get(session.sid)
         if front is None or stateless_params is not None:
             return None
-        spans = None if params is None else compact_members(params)
-        if params is None or spans is None or method not in _MEMBERS or not spans.keys() <= _MEMBERS[method]:
+        found = None if params is None else _named(method, params)
+        if params is None or found is None:
             return None
-        span = spans.get(NAMED_BY[method])
-        if span is None or span.stop - span.start > NAME_MAX_BYTES:
-            return None
-        name = params[span]
+        name, start = found
         route = self._route(method, name)
         leg = None if route is None else front.legs.get(route[0])
         if route is None or leg is None or not leg.is_open or leg.session.state is not SessionState.READY:
             return None
         if route[1] != name:
-            params = b"%b%b%b" % (params[: span.start], route[1], params[span.stop :])
+            params = b"%b%b%b" % (params[:start], route[1], params[start + len(name) :])
         way = leg.session.router.plain_way(leg.session, method, params, None)
         return None if way is None else LegWay(self, front, leg, params, way)
 
@@ -153,3 +167,18 @@ class PlainCalls:
         text = text_of(name)
         found = None if text is None else self.rewriter.fixed_route(method, text)
         return None if found is None else (found.server, msgspec.json.encode(found.raw))
+
+
+def _named(method: str, params: bytes) -> tuple[bytes, int] | None:
+    """Returns the JSON of the name in the params of a call, and where it begins; None for params that are no `_SHAPES`,
+    or hold anything besides the members: a space, an escape, a member twice. Their length shows it."""
+    beginning, decoder = _SHAPES.get(method, (b"", None))
+    if decoder is None or not params.startswith(beginning):
+        return None
+    try:
+        members = decoder.decode(params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    name, arguments_bytes = bytes(members.name), memoryview(members.arguments).nbytes
+    size_bytes = len(beginning) + len(name) + (arguments_bytes and arguments_bytes + _ARGUMENTS_BYTES) + 1
+    return (name, len(beginning)) if size_bytes == len(params) and len(name) <= NAME_MAX_BYTES else None
