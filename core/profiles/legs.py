@@ -192,6 +192,10 @@ class _Replies:
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         return message  # the front translates it
 
+    def server_info(self, session: Session) -> bytes | None:
+        front = self._front.session
+        return None if front.replies is None else front.replies.server_info(front)
+
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         leg = self._front.legs.get(self._server)
         if leg is not None:

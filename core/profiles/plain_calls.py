@@ -16,9 +16,10 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from ..bridge.request_name import NAMED_BY
 from ..downstream.responder import Responder
 from ..jsonrpc.envelope import begin_result, text_of
-from ..state.exchange import Exchange, ExchangeState, Plain
+from ..state.exchange import Exchange, Plain
 from ..state.link import StatelessParams
 from ..state.ports import PlainWay
 from ..state.session import Session, SessionState
@@ -75,8 +76,11 @@ class _PlainReply(LegReply):
         if message is None:
             return None, False
         calls, front, exchange = self._calls, self._front, self._exchange
+        sent = front.sent_on.get(exchange.key)
         if (
-            exchange.state is not ExchangeState.SENT
+            sent is None
+            or not sent[1].is_native
+            or exchange.suspended_call is not None
             or not message.startswith(begin_result(exchange.id_raw))
             or calls.rewriter.may_change(exchange.method, message)
         ):
@@ -144,13 +148,12 @@ class PlainCalls:
     def way_of(
         self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
     ) -> LegWay | None:
-        """Returns the way of a call; None if it is not plain, or its client has no sessions, or there is no leg yet
-        that can take it."""
-        front = self._fronts.get(session.sid)
-        if front is None or stateless_params is not None:
+        """Returns the way of a call; None if it is not plain, or there is no leg yet that can take it."""
+        front, said = self._fronts.get(session.sid), stateless_params
+        if front is None or params is None:
             return None
-        found = None if params is None else _named(method, params)
-        if params is None or found is None:
+        found = _named(method, params) if said is None else _named_beside(method, said)
+        if found is None:
             return None
         name, start = found
         route = self._route(method, name)
@@ -159,7 +162,11 @@ class PlainCalls:
             return None
         if route[1] != name:
             params = b"%b%b%b" % (params[:start], route[1], params[start + len(name) :])
-        way = leg.session.router.plain_way(leg.session, method, params, None)
+            if said is not None:
+                said = said.with_params(method, params)
+                if said is None:
+                    return None
+        way = leg.session.router.plain_way(leg.session, method, params, said)
         return None if way is None else LegWay(self, front, leg, params, way)
 
     def _find_route(self, method: str, name: bytes) -> tuple[str, bytes] | None:
@@ -182,3 +189,12 @@ def _named(method: str, params: bytes) -> tuple[bytes, int] | None:
     name, arguments_bytes = bytes(members.name), memoryview(members.arguments).nbytes
     size_bytes = len(beginning) + len(name) + (arguments_bytes and arguments_bytes + _ARGUMENTS_BYTES) + 1
     return (name, len(beginning)) if size_bytes == len(params) and len(name) <= NAME_MAX_BYTES else None
+
+
+def _named_beside(method: str, said: StatelessParams) -> tuple[bytes, int] | None:
+    """Returns the same for params with the description of a client."""
+    member, spans = NAMED_BY.get(method, ""), said.spans
+    span = spans.get(member)
+    if span is None or not spans.keys() <= {member, "arguments", "_meta"} or span.stop - span.start > NAME_MAX_BYTES:
+        return None
+    return said.params[span], span.start

@@ -164,6 +164,9 @@ class StatelessReplies(Protocol):
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         """Returns a response in the client's era, under the id of the request that waits for it."""
 
+    def server_info(self, session: Session) -> bytes | None:
+        """Returns the server's name in the results that the client is shown, as JSON; None if they have none."""
+
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         """Delivers a notification of the server."""
 
