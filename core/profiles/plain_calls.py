@@ -22,7 +22,7 @@ from ..jsonrpc.envelope import begin_result, text_of
 from ..state.exchange import Exchange, Plain
 from ..state.link import StatelessParams
 from ..state.ports import PlainWay
-from ..state.session import Session, SessionState
+from ..state.session import Session
 from .legs import Front, Leg, LegReply
 from .rewriting import Rewriter
 
@@ -33,15 +33,15 @@ NAME_MAX_BYTES: Final = 512
 _ARGUMENTS_BYTES: Final = len(b',"arguments":')
 
 
-class _Use(msgspec.Struct, forbid_unknown_fields=True):
-    """The params of a plain call. Another member could be the name once more, in the eyes of a server that reads
-    members without regard to case."""
+class _Use(msgspec.Struct):
+    """The params of a plain call. There is no other member: it could be the name once more, in the eyes of a server
+    that reads members without regard to case."""
 
     name: msgspec.Raw
     arguments: msgspec.Raw = msgspec.Raw()
 
 
-class _Read(msgspec.Struct, forbid_unknown_fields=True):
+class _Read(msgspec.Struct):
     """The same of a resource."""
 
     name: msgspec.Raw = msgspec.field(name="uri")
@@ -158,7 +158,7 @@ class PlainCalls:
         name, start = found
         route = self._route(method, name)
         leg = None if route is None else front.legs.get(route[0])
-        if route is None or leg is None or not leg.is_open or leg.session.state is not SessionState.READY:
+        if route is None or leg is None:
             return None
         if route[1] != name:
             params = b"%b%b%b" % (params[:start], route[1], params[start + len(name) :])

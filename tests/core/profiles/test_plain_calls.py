@@ -134,12 +134,46 @@ def test_no_more_calls_are_taken_than_may_be_open() -> None:
     assert taken(pair) == before + 3
 
 
-def test_only_so_many_routes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more name takes the place of another, and each goes to its server."""
+def test_an_answer_ends_a_question_that_its_client_was_asked() -> None:
+    """A client without sessions is asked in the response to its call, which has its answer kept from then on."""
+    question = b'{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}'
+    able = {"capabilities": {"elicitation": {}}}
+    pair = Pair(Kind.PIPE, Era.STATELESS, Era.HANDSHAKE, "s")
+    for _ in range(2):
+        pair.call("tools/call", PARAMS[0], 2, able, None)
+        while pair.dials[-1][2] != "tools/call":
+            pair.introduce()
+        pair.answer(-1, ANSWERS[0])
+    before = taken(pair)
+    pair.call("tools/call", PARAMS[0], 2, able, None)
+    assert taken(pair) == before + 1
+    pair.both("receive_messages", pair.child, [question])
+    pair.answer(-1, ANSWERS[0])
+    assert pair.halves[0].engine.exchange_count == 1
+
+
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
+def test_a_call_that_is_lost_fails_as_any_other(kind: Kind, client: Era, server: Era) -> None:
+    pair = Pair(kind, client, server, "s")
+    before = taken(pair)
+    pair.call("completion/complete" if client is server else "tools/call", PARAMS[0], 2, {}, None)
+    pair.call("tools/call", PARAMS[0], 2, {}, None)
+    assert taken(pair) > before
+    play(pair, "break", 0)
+    play(pair, "wait", 31.0)
+
+
+def test_no_more_is_kept_of_calls_than_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more name takes the place of another. Nothing is kept of a call that is over, and a leg has no idle time."""
     monkeypatch.setattr(plain_calls, "ROUTES_MAX", 2)
     pair = Pair(Kind.HTTP, Era.HANDSHAKE, Era.HANDSHAKE, "s")
     for name in (b"a", b"b", b"c", b"a"):
         pair.call("tools/call", b'{"name":"%b"}' % name, 2, {}, None)
         assert pair.is_at_rest(ANSWERS[0], is_streamed=False)
-    router = next(iter(Inside(pair.halves[0].engine).sessions.sessions.values())).router
-    assert router.plain_way.__self__._route.cache_info().currsize == 2  # type: ignore[attr-defined]
+    inside = Inside(pair.halves[0].engine)
+    front, leg = inside.sessions.sessions.values()
+    router: Any = front.router
+    assert router.plain_way.__self__._route.cache_info().currsize == 2
+    assert not router._fronts[front.sid].sent_on
+    assert ("idle", front.sid) in inside.context.timers._live
+    assert ("idle", leg.sid) not in inside.context.timers._live
