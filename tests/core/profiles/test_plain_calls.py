@@ -141,15 +141,18 @@ def test_an_answer_ends_a_question_that_its_client_was_asked() -> None:
     pair = Pair(Kind.PIPE, Era.STATELESS, Era.HANDSHAKE, "s")
     for _ in range(2):
         pair.call("tools/call", PARAMS[0], 2, able, None)
-        while pair.dials[-1][2] != "tools/call":
+        while not pair.dials or pair.dials[-1][2] != "tools/call":
             pair.introduce()
         pair.answer(-1, ANSWERS[0])
     before = taken(pair)
     pair.call("tools/call", PARAMS[0], 2, able, None)
     assert taken(pair) == before + 1
     pair.both("receive_messages", pair.child, [question])
+    play(pair, "wait", 0.5)
+    assert pair.halves[0].engine.exchange_count == 2  # that of the client and that on the leg
+    shown = pair.sent_bytes[pair.posts[-1]]
     pair.answer(-1, ANSWERS[0])
-    assert pair.halves[0].engine.exchange_count == 1
+    assert shown and pair.sent_bytes[pair.posts[-1]] == shown
 
 
 @pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
