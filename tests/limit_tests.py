@@ -522,6 +522,9 @@ LIMIT_TESTS: Final = {
     "core/profiles/names.py::GUESS_MAX_CHARS": (
         "core/profiles/test_names.py::test_a8_candidates_are_found_for_names_of_some_length_only"
     ),
+    "core/profiles/plain_calls.py::ROUTES_MAX": (
+        "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
+    ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),

@@ -42,7 +42,7 @@ class _Use(msgspec.Struct):
 
 
 class _Read(msgspec.Struct):
-    """The same of a resource."""
+    """The params of a plain call that reads a resource."""
 
     name: msgspec.Raw = msgspec.field(name="uri")
     arguments: msgspec.Raw = msgspec.Raw()
@@ -111,11 +111,11 @@ class LegWay(msgspec.Struct, frozen=True):
     way: PlainWay
 
     def send(self, exchange: Exchange) -> None:
-        leg = self.leg
+        leg, session = self.leg, self.leg.session
         inner = Exchange(
             exchange.key,
             _PlainReply(self.calls, self.front, leg, exchange),
-            sid=leg.session.sid,
+            sid=session.sid,
             id_raw=exchange.id_raw,
             id_key=exchange.id_key,
             method=exchange.method,
@@ -126,7 +126,7 @@ class LegWay(msgspec.Struct, frozen=True):
         )
         exchange.receive_written(0, None)
         self.front.send_on(exchange, leg, inner)
-        leg.session.add(inner)
+        session.add(inner)
         self.way.send(inner)
 
 

@@ -24,7 +24,7 @@ class PlainWay(Protocol):
 
     @property
     def plain(self) -> Plain | None:
-        """How the client's call passes on its link; None if another one is sent for it."""
+        """The mark of the client's call; None if another one is sent on for it."""
 
     def send(self, exchange: Exchange) -> None:
         """Sends the client's call, which its session has."""
