@@ -64,30 +64,29 @@ Receive = Callable[[Front, Leg, Exchange, LegReply, bytes], None]
 class _PlainReply(LegReply):
     """The reply to a plain call on a leg. A result with nothing to rewrite passes as it is."""
 
-    def __init__(self, calls: PlainCalls, front: Front, leg: Leg, exchange: Exchange) -> None:
+    def __init__(self, way: LegWay, exchange: Exchange) -> None:
         self.remaining = 0
-        self._calls = calls
-        self._front = front
-        self._leg = leg
+        self._way = way
         self._exchange = exchange
 
     def take(self, message: bytes | None) -> tuple[bytes | None, bool]:
         self.remaining -= 1
-        if message is None:
+        way, exchange = self._way, self._exchange
+        front, calls = way.front, way.calls
+        sent = None if message is None else front.take_sent(exchange)
+        if message is None or sent is None:
             return None, False
-        calls, front, exchange = self._calls, self._front, self._exchange
-        sent = front.sent_on.get(exchange.key)
+        leg, inner = sent
         if (
-            sent is None
-            or not sent[1].is_native
+            not inner.is_native
             or exchange.suspended_call is not None
             or not message.startswith(begin_result(exchange.id_raw))
             or calls.rewriter.may_change(exchange.method, message)
         ):
-            calls.receive(front, self._leg, exchange, self, message)
+            front.send_on(exchange, leg, inner)
+            calls.receive(front, leg, exchange, self, message)
             return None, False
         session, responder = front.session, calls.responder
-        front.take_sent(exchange)
         exchange.settle()
         session.remove(exchange)
         responder.touch(session)
@@ -114,7 +113,7 @@ class LegWay(msgspec.Struct, frozen=True):
         leg, session = self.leg, self.leg.session
         inner = Exchange(
             exchange.key,
-            _PlainReply(self.calls, self.front, leg, exchange),
+            _PlainReply(self, exchange),
             sid=session.sid,
             id_raw=exchange.id_raw,
             id_key=exchange.id_key,
