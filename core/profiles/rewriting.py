@@ -288,9 +288,10 @@ class Rewriter:
     def may_change(self, method: str, message: bytes) -> bool:
         """True if a response may have something to rewrite, or may be a list."""
         holder = RESULTS.get(method)
-        if holder is None or b"\\u" in message:
+        if holder is None:
             return True
-        return any(map(message.__contains__, holder.words))  # a generator would take as long as all the rest
+        find = message.find  # `in` takes twice as long: it tries to read the word as a number first
+        return find(b"\\u") >= 0 or max(map(find, holder.words)) >= 0
 
     def route_uri(self, uri: str, snapshots: Mapping[str, Snapshot]) -> Route | None:
         """Returns the server of a URI that a client names, and the URI there. None if it is of no server, or of
