@@ -5,8 +5,8 @@ of client and leg, their states and their effects are those that `ProfileRouter.
 request does not need: the kind of its client and the names that servers have listed, as the configuration alone decides
 about its name; and the rules of access, as a call to a server with such rules is never plain. The routes of names are
 kept. The response goes to the client as the leg has it, if no word in it may belong to a place that is rewritten.
-`tests/core/profiles/test_plain_calls.py` compares both ways. They differ in one thing: that another server of the client
-takes too little (`ProfileRouter.has_room`) does not hold up a plain call.
+`tests/core/profiles/test_plain_calls.py` compares both ways. They differ in one thing: that another server of the
+client takes too little (`ProfileRouter.has_room`) does not hold up a plain call.
 """
 
 from __future__ import annotations
