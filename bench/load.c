@@ -5,6 +5,8 @@
    reply must bear the id of its call and the text asked for, every progress notification its own token and the next
    number; anything else ends the run with exit code 1 and what was seen.
 
+   With `--tools N` each call is a `tools/list` instead, whose reply must have so many tools.
+
    A session goes along `enum phase`; over HTTP it has a connection for its requests and may have one for its stream. Its
    requests are numbered by count * slots + slot, so on a pipe that all share a reply names its slot. With `--tokens FILE`
    each request shows the next line of the file, from line `--token-at` on and from the first one after the last. */
@@ -61,7 +63,7 @@ static struct {
     int port;
     bool is_modern, is_sse, is_churn;
     long sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
-    long token_at;
+    long token_at, tools;
     int pids[PIDS_MAX], pid_count;
 } options = {.path = "/mcp", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
 
@@ -200,6 +202,10 @@ static void send_call(struct session *s) {
     empty(&body);
     s->progress = 0;
     s->request += slots;
+    if (options.tools) {
+        print(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/list\"}", s->request);
+        return send_message(s, "tools/list", &body);
+    }
     print(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{"
           "\"message\":\"m%ld\",\"size\":%ld", s->request, s->request, options.size);
     if (options.events) print(&body, ",\"events\":%ld,\"pace_ms\":%ld", options.events, options.pace_ms);
@@ -318,6 +324,12 @@ static void count_reply(struct session *s) {
 
 static void check_result(struct session *s, const char *text) {
     char expected[64];
+    if (options.tools) {
+        long found = 0;
+        for (const char *at = text; (at = strstr(at, "\"inputSchema\"")); at++) found++;
+        if (found != options.tools) give_up(s, "another number of tools", text);
+        return;
+    }
     int size = snprintf(expected, sizeof expected, "\"m%ld|", s->request);
     const char *found = strstr(text, expected);
     if (!found) give_up(s, "not the result of its call", text);
@@ -686,7 +698,7 @@ static char **read_options(int count, char **arguments) {
             {"--sessions", &options.sessions}, {"--calls", &options.calls}, {"--warm", &options.warm},
             {"--size", &options.size}, {"--events", &options.events}, {"--pace-ms", &options.pace_ms},
             {"--idle", &options.idle}, {"--rest-ms", &options.rest_ms}, {"--timeout-s", &options.timeout_s},
-            {"--token-at", &options.token_at}};
+            {"--token-at", &options.token_at}, {"--tools", &options.tools}};
         size_t i = 0;
         while (i < sizeof numbers / sizeof *numbers && strcmp(numbers[i].name, name)) i++;
         if (!strcmp(name, "--")) return arguments + at + 1;

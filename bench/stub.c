@@ -3,7 +3,8 @@
    One tool, `echo`. Its arguments say what its reply is like: `message` comes back as the beginning of the text, followed
    by "|" and `size` times "x"; `events` progress notifications come first, `pace_ms` apart, each with the monotonic time
    it was sent at; `sse` has the reply go out as an event stream; `write` names a file of `write_size` bytes to make in
-   the working folder. Whatever breaks a rule of the protocol that a proxy must
+   the working folder. Asked at a path that ends in a number, it lists as many tools, of the size that tools of released
+   servers have. Whatever breaks a rule of the protocol that a proxy must
    keep (a session nobody opened, a mirrored header that differs) is refused, so a run with wrong requests fails. */
 
 #include "wire.h"
@@ -171,6 +172,19 @@ static bool is_mirrored(const char *head, const char *name, const char *value) {
     return said && value && !strncmp(said, value + 1, size) && !strncmp(said + size, "\r\n", 2);
 }
 
+static void list(struct peer *p, const char *id, const char *head, bool is_modern) {
+    static struct buffer tools;
+    int count = 0;
+    if (!head || sscanf(head, "POST /mcp/%d ", &count) != 1) return reply(p, id, LISTING, is_modern, 0);
+    empty(&tools);
+    for (int tool = 0; tool < count; tool++)
+        print(&tools, "%s{\"name\":\"echo-%d\",\"description\":\"%0400d\",\"inputSchema\":{\"type\":\"object\","
+              "\"properties\":{\"message\":{\"type\":\"string\"},\"size\":{\"type\":\"integer\"},\"events\":"
+              "{\"type\":\"integer\"}}}}", tool ? "," : "{\"tools\":[", tool, 0);
+    append(&tools, "]", 1);
+    reply(p, id, start(&tools), is_modern, 0);
+}
+
 static void answer(struct peer *p, const char *head, const char *body) {
     const char *method = member(body, "method"), *id = member(body, "id");
     if (!method) return refuse(p, 400, -32600, id, "expected a request or a notification");
@@ -199,7 +213,7 @@ static void answer(struct peer *p, const char *head, const char *body) {
         reply(p, id, "{\"supportedVersions\":[\"" MODERN "\"],\"capabilities\":{\"tools\":{}},\"_meta\":{\"" META
               "serverInfo\":{\"name\":\"stub\",\"version\":\"1\"}}", true, 0);
     } else if (is_text(method, "tools/list")) {
-        reply(p, id, LISTING, is_modern, 0);
+        list(p, id, head, is_modern);
     } else if (is_text(method, "ping")) {
         reply(p, id, "{\"_meta\":{}", false, 0);
     } else {

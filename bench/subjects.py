@@ -137,6 +137,16 @@ def _isthmus_profile(servers: int) -> Starter:
     return start
 
 
+def _isthmus_lists(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+    """Starts the product with a profile of twelve servers with seventeen tools each."""
+    assert isinstance(upstream, str)
+    path = scratch / f"{port}.json"
+    servers = [{"id": f"stub-{number}", "upstream": {"url": f"{upstream}/17"}} for number in range(1, 13)]
+    settings = {"core": {"port": port}, "storage": {"root": str(scratch / f"{port}.data")}, "servers": servers}
+    path.write_text(json.dumps(settings))
+    return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], "/mcp")
+
+
 def _floor(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
     floor = [sys.executable, str(HERE / "floor.py")]
     if isinstance(upstream, list):
@@ -268,6 +278,7 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-profile-5": _isthmus_profile(5),
     "isthmus-profile-50": _isthmus_profile(50),
     "isthmus-profile-500": _isthmus_profile(500),
+    "isthmus-lists": _isthmus_lists,
     "isthmus-jwt": _isthmus_served(1),
     "isthmus-jwt-turns": _isthmus_served(17),  # one more than there are sessions
     "isthmus-new-jwt": _isthmus_served(NEW_TOKENS),

@@ -101,6 +101,11 @@ TARGETS: Final = (
     ),
     Target("http_auth_c16", "isthmus-jwt", "cpu_us", gates=(Gate("isthmus-served", 1.1),)),
     Target("http_new_token_c16", "isthmus-new-jwt", "cpu_us", gates=(Gate("isthmus-served", 4),)),
+    *(
+        Target("http_profile_c16", f"isthmus-profile-{servers}", "cpu_us", gates=(Gate("isthmus-served", 1.15),))
+        for servers in (5, 50, 500)
+    ),
+    Target("http_profile_list_c16", "isthmus-lists", "cpu_us", gates=(Gate("isthmus-served", 4, "http_profile_c16"),)),
     Target("http_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "http_c16"),)),
     Target("from_stdio_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "from_stdio_c16"),)),
     Target("http_100k", "isthmus", "cpu_us", gates=(Gate("isthmus", 2, "http_c16"),)),

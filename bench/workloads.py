@@ -82,6 +82,7 @@ WORKLOADS: Final = (
         ("isthmus-served", "isthmus-profile-5", "isthmus-profile-50", "isthmus-profile-500"),
         is_quick=True,
     ),
+    Workload("http_profile_list_c16", HTTP, ("isthmus-lists",), load=_options(tools=204), is_quick=True),
     Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
     Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),
     Workload("http_sse_c16", HTTP, ("direct", *OURS, "isthmus-sqlite", "floor", *BYTES), load=("--sse",)),

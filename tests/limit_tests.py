@@ -533,6 +533,9 @@ LIMIT_TESTS: Final = {
     "core/profiles/rewriting.py::CHAIN_MAX": (
         "core/profiles/test_corner_cases.py::test_a9_the_list_of_a_profile_that_contains_itself_ends"
     ),
+    "core/profiles/plain_calls.py::ROUTES_MAX": (
+        "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
+    ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"
     ),

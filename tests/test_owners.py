@@ -43,6 +43,7 @@ PROTOCOLS = {
     "core/wire/http/codings.py: Decompressor": "zlib's here, and those of packages that the core does not import",
     "core/state/ports.py: LinkRouter": "links are below `routing`, which implements it",
     "core/state/ports.py: FileDirectory": "profiles may be without `files`, which a copy may leave out",
+    "core/state/ports.py: PlainWay": "two ways: on the link of a session, and on a leg of a profile",
     "core/state/ports.py: TaskDirectory": "profiles may be without `tasks`, which a copy may leave out",
     "core/state/ports.py: SessionRouter": "sessions are below `routing`, which implements it",
     "core/state/ports.py: StatelessReplies": "sessions are below `endpoints`, which a copy may leave out in part",

@@ -31,7 +31,9 @@ class Responder:
         self._streams = streams
 
     def touch(self, session: Session) -> None:
-        """Restarts the idle time of a session."""
+        """Restarts the idle time of a session. A leg has none: it lasts as long as its front."""
+        if session.leg is not None:
+            return
         at = self._context.now + self._context.limits.session_idle_ttl_s
         self._context.timers.set(("idle", session.sid), at, "session idle")
 

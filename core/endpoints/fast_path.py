@@ -24,8 +24,9 @@ from ..jsonrpc.splice import Outlined, compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Router
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeKey, Plain, Reply
-from ..state.link import Link, StatelessParams, TranslatedParams
+from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.link import Link, StatelessParams
+from ..state.ports import PlainWay
 from ..state.session import REQUEST_BYTES, Session, SessionState
 from ..state.stream import Stream
 from ..state.upstream_channels import DuplexRole, UpstreamPostRole
@@ -60,7 +61,6 @@ class FastPath:
         self._streams = downstream.streams
         self._known = known
         self._writer = upstream.writer
-        self._links = router.links.by_sid
         self._health = upstream.handshaker.health
         self._passing = router.passthrough
 
@@ -89,21 +89,15 @@ class FastPath:
             or opening.principal != session.principal
         ):
             return False
-        link = self._links.get(session.sid)
-        if link is None or not self._may_go_up(link, session, params):
-            return False
-        crossed: TranslatedParams | None = TranslatedParams(params)
-        if not link.is_plain:
-            translation = link.translation
-            crossed = None if translation is None else translation.up(link, session, frame.method, params, None)
-        if crossed is None:
+        way = session.router.plain_way(session, frame.method, params, None) if self._has_room(session, params) else None
+        if way is None:
             return False
         can_stream = opening.accepts_events
         stream = Stream(channel, may_resume=can_stream and features.event_ids)
         role.answer_on(stream)
         reply = Reply(stream, ends_channel=True, can_stream=can_stream)
         self._streams.expect(session, reply)
-        self._go_up(link, session, channel, reply, frame, opening, crossed)
+        self._go_up(way, session, channel, reply, frame, opening)
         return True
 
     def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame, params: bytes) -> bool:
@@ -112,17 +106,13 @@ class FastPath:
         if known is None or said is None:
             return False
         session = known.session
-        link = self._links.get(session.sid)
-        if link is None or not self._may_go_up(link, session, params):
-            return False
-        if link.translation is None or frame.method is None:
-            return False
-        crossed = link.translation.up(link, session, frame.method, params, said)
-        if crossed is None:
+        assert frame.method is not None
+        way = session.router.plain_way(session, frame.method, params, said) if self._has_room(session, params) else None
+        if way is None:
             return False
         reply = Reply(Stream(channel), ends_channel=True, can_stream=opening.accepts_events)
         self._responder.touch(session)
-        exchange = self._go_up(link, session, channel, reply, frame, opening, crossed, known.request)
+        exchange = self._go_up(way, session, channel, reply, frame, opening, known.request)
         role.receive_request(session, exchange, reply)
         return True
 
@@ -143,34 +133,26 @@ class FastPath:
             return None, None
         return known, StatelessParams(params, spans, what, known.rest)
 
-    def _may_go_up(self, link: Link, session: Session, params: bytes | None) -> bool:
+    def _has_room(self, session: Session, params: bytes | None) -> bool:
         context = self._context
-        if link.upstream.state is not UpstreamSessionState.READY or context.is_draining:
+        if context.is_draining:
             return False
         if len(session.exchanges) - session.adopted + session.passing >= context.limits.exchanges_per_session_max:
             return False
         if session.use.is_bounded and session.use.calls >= context.limits.calls_per_owner_max:
             return False
-        if (
-            params is not None
-            and len(params) > UNCOUNTED_MAX_BYTES
-            and not session.room.has_room(len(params) + REQUEST_BYTES)
-        ):
-            return False
-        return not link.is_pipe or (link.plan.idle_stop_s is None and self._has_room(link))
-
-    def _has_room(self, link: Link) -> bool:
-        return self._context.unsent_bytes(link.channel) <= self._context.limits.outbox_low_bytes
+        return (
+            params is None or len(params) <= UNCOUNTED_MAX_BYTES or session.room.has_room(len(params) + REQUEST_BYTES)
+        )
 
     def _go_up(
         self,
-        link: Link,
+        way: PlainWay,
         session: Session,
         channel: ChannelId,
         reply: Reply,
         frame: Frame,
         opening: PostOpening,
-        translated: TranslatedParams,
         request: RequestMeta | None = None,
     ) -> Exchange:
         assert frame.id_raw is not None
@@ -187,10 +169,10 @@ class FastPath:
             params=frame.params,
             headers=opening.headers,
             request=request,
-            plain=Plain.UNCHANGED if link.is_plain else Plain.TRANSLATED,
+            plain=way.plain,
         )
         session.add(exchange, opening.headers)
-        self._writer.write(link, exchange, translated.params, translated.mirrored)
+        way.send(exchange)
         return exchange
 
     # --- Down -------------------------------------------------------------------------------------------------------

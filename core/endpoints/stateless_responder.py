@@ -10,6 +10,7 @@ Source: 2026-07-28 basic/transports/streamable-http, server/utilities/logging.
 from __future__ import annotations
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.memoize import remembered
 from ..base.methods import CHANGE_NOTIFICATIONS
 from ..bridge import errors, results
 from ..bridge.discovery import server_info_of
@@ -22,6 +23,8 @@ from ..state.exchange import Exchange
 from ..state.session import PendingQuestion, Session
 from ..subscriptions.client_listens import ClientListens
 from .affinity_table import AffinityTable
+
+_info_of = remembered(server_info_of)
 
 
 class StatelessResponder:
@@ -66,11 +69,15 @@ class StatelessResponder:
         if exchange.is_native:
             return envelope.encode_result(exchange.id_raw, frame.result)
         try:
-            result = results.to_modern(exchange.method, frame.result, server_info=server_info_of(session.greeting))
+            result = results.to_modern(exchange.method, frame.result, server_info=self.server_info(session))
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
             return self._refused(exchange, envelope.error_object(INTERNAL_ERROR, text))
         return envelope.encode_result(exchange.id_raw, result)
+
+    def server_info(self, session: Session) -> bytes | None:
+        """Returns the server's name in results: that of its greeting."""
+        return None if session.greeting is None else _info_of(session.greeting)
 
     def _refused(self, exchange: Exchange, error: bytes) -> bytes:
         reply = exchange.reply

@@ -29,13 +29,19 @@ from ..state.stream import Stream
 from .client_kind import ClientKind
 
 NO_CHANNEL = ChannelId(0)
+_NO_STREAM: Final = Stream(None)
+"""The stream of all replies on legs, which travel on none."""
 
 
 class LegReply(Reply):
     """The reply to a request that is sent on a leg: its response goes to `receive`, with this reply."""
 
+    stream = _NO_STREAM
+    ends_channel = True
+    can_stream = False
+
     def __init__(self, receive: Callable[[LegReply, bytes], None]) -> None:
-        super().__init__(Stream(None), ends_channel=True, can_stream=False)
+        self.remaining = 0  # what else a reply has is the same for all
         self._receive = receive
 
     def take(self, message: bytes | None) -> tuple[bytes | None, bool]:
@@ -57,11 +63,13 @@ class Leg:
         is_left: its front is closing.
         waiting: the requests that wait for the handshake.
         refusal: why the handshake failed.
+        needs_headers: its server is of use only to clients that send certain headers.
     """
 
     def __init__(self, member: ProfileServer, session: Session, *, is_open: bool, opened_at: float) -> None:
         self.server = member.id
         self._member = member
+        self.needs_headers = bool(member.required_headers)
         self.opened_at = opened_at
         self.session = session
         self.is_open = is_open
@@ -204,6 +212,10 @@ class _Replies:
 
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         return message  # the front translates it
+
+    def server_info(self, session: Session) -> bytes | None:
+        front = self._front.session
+        return None if front.replies is None else front.replies.server_info(front)
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         leg = self._front.legs.get(self._server)

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from ..base.errors import METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.grants import NO_GRANTS, Grants
 from ..bridge.capabilities import fingerprint
 from ..bridge.request_name import sole_member
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..jsonrpc.splice import remove_members, set_member
+from ..jsonrpc.splice import members, remove_members, set_member
 from ..state.advertised import Advertised
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
@@ -100,6 +100,11 @@ class Lists:
 
     def request(self, front: Front, exchange: Exchange, then: Then | None = None) -> None:
         """Answers a request for a list, now or when its servers have answered. With `then`, that gets what it has."""
+        try:
+            members(exchange.params or b"{}")
+        except RemoteProtocolError as error:
+            self._responder.fail(front.session, exchange, INVALID_PARAMS, error.message)
+            return
         kind = self.kind_of(front, exchange)
         front.record_list(exchange, kind)
         kept = self._of_kind(kind)

@@ -291,6 +291,21 @@ class Rewriter:
         (span,) = _values(params, path, Span(0, len(params)))
         return Addressed(found.server, found.raw, splice(params, [Edit(*span, msgspec.json.encode(found.raw))]))
 
+    def fixed_route(self, method: str, name: str) -> Route | None:
+        """Returns the server of the name or URI of a request, and the name there, if the configuration alone decides
+        about them; None if they depend on what servers have listed, or there is none."""
+        kind = KINDS.get(method)
+        found = self._uris.route(name) if kind is None else self._names.route(kind, name)
+        return found if isinstance(found, Route) else None
+
+    def may_change(self, method: str, message: bytes) -> bool:
+        """True if a response may have something to rewrite, or may be a list."""
+        holder = RESULTS.get(method)
+        if holder is None:
+            return True
+        find = message.find  # `in` takes twice as long: it tries to read the word as a number first
+        return find(b"\\u") >= 0 or max(map(find, holder.words)) >= 0
+
     def route_uri(self, uri: str, snapshots: Mapping[str, Snapshot]) -> Route | None:
         """Returns the server of a URI that a client names, and the URI there. None if it is of no server, or of
         several."""

@@ -38,6 +38,7 @@ from .legs import Front, Leg, LegReply, Legs, question_name, question_of
 from .listens import Listens
 from .lists import Lists
 from .names import Route
+from .plain_calls import PlainCalls
 from .profile import ProfileView
 from .rewriting import LISTINGS, NAMING, Addressed, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
@@ -98,6 +99,8 @@ class ProfileRouter:
             context, services.client_listens, self._legs, self._view.rewriter, files, receive_change, changing
         )
         self._fronts: dict[str, Front] = {}
+        plain_calls = PlainCalls(downstream.responder, self._view.rewriter, self._fronts, self._receive_answer)
+        self.plain_way = plain_calls.way_of
         self.timers: Mapping[str, TimerHandler] = {
             "profile list": self._lists.handle_wait,
             "profile change": self._handle_change,

@@ -13,11 +13,9 @@ from __future__ import annotations
 import msgspec
 
 from ..base.events import Headers
-from ..base.memoize import remembered
 from ..base.plan import ServerPlan
 from ..bridge import plain, request_meta
 from ..bridge.content import TRACE
-from ..bridge.discovery import server_info_of
 from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import compact_members
 from ..state.exchange import Exchange
@@ -25,8 +23,6 @@ from ..state.link import Link, PlainTranslation, StatelessParams, TranslatedPara
 from ..state.session import Session
 from ..upstream.task_offers import tool_of, without_extension
 from ..wire.http.mcp_headers import Named, named
-
-_info_of = remembered(server_info_of)
 
 
 def translation_for(link: Link) -> PlainTranslation | None:
@@ -119,8 +115,8 @@ class ModernToLegacy:
         )
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
-        greeting = session.greeting
-        return plain.to_modern(exchange.method, result, None if greeting is None else _info_of(greeting))
+        assert session.replies is not None
+        return plain.to_modern(exchange.method, result, session.replies.server_info(session))
 
 
 def _has_mirrors(link: Link, method: str, what: Named) -> bool:

@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from ..base.events import Headers
 from ..jsonrpc.splice import Outlined
-from ..state.exchange import Exchange
+from ..state.exchange import Exchange, Plain
 from ..state.link import Link
+from ..upstream.writer import UpstreamWriter
 from .fast_path_eras import translation_for
 
 METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
@@ -36,6 +40,24 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
             return False
     exchange.mark_plain()
     return True
+
+
+class LinkWay(msgspec.Struct, frozen=True):
+    """The way of a plain call on a link.
+
+    Attributes:
+        params: the params in the form for the server.
+        mirrored: the headers that go with them.
+    """
+
+    writer: UpstreamWriter
+    link: Link
+    plain: Plain
+    params: bytes | None
+    mirrored: Headers = ()
+
+    def send(self, exchange: Exchange) -> None:
+        self.writer.write(self.link, exchange, self.params, self.mirrored)
 
 
 def _is_plain(link: Link) -> bool:

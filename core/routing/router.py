@@ -21,10 +21,10 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState, Plain
 from ..state.feature import Feature, TimerHandler
 from ..state.interceptor import Interceptors
-from ..state.link import Link, QueuedNotification
+from ..state.link import Link, QueuedNotification, StatelessParams
 from ..state.session import PendingQuestion, Session
 from ..state.upstream_channels import DeleteRole, DuplexRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
@@ -40,6 +40,7 @@ from ..upstream.warm_pool import WarmProcessRole
 from . import fast_path_rules
 from .dispatcher import Dispatcher, is_current
 from .era_adapter import EraAdapter
+from .fast_path_rules import LinkWay
 from .idle_stop import IdleStop
 from .interceptors import in_order, interceptors_of
 from .links import Links
@@ -144,6 +145,24 @@ class Router:
             if receive_request(link, exchange):
                 return
         self._go_on(link, exchange)
+
+    def plain_way(
+        self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> LinkWay | None:
+        """Returns the way of a call on the link of its session; None if that is not ready, or the call is not plain."""
+        link = self.links.by_sid.get(session.sid)
+        if link is None or link.upstream.state is not UpstreamSessionState.READY:
+            return None
+        if link.is_pipe and (link.plan.idle_stop_s is not None or not self._has_much_room(link)):
+            return None
+        if link.is_plain:
+            return LinkWay(self._writer, link, Plain.UNCHANGED, params)
+        translation = link.translation
+        crossed = None if translation is None else translation.up(link, session, method, params, stateless_params)
+        return None if crossed is None else LinkWay(self._writer, link, Plain.TRANSLATED, *crossed)
+
+    def _has_much_room(self, link: Link) -> bool:
+        return self._context.unsent_bytes(link.channel) <= self._context.limits.outbox_low_bytes
 
     def forward(self, link: Link, exchange: Exchange, *, after: str) -> None:
         """Sends a request on that an interceptor has held back: past the interceptors after it, then up."""

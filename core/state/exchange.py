@@ -414,10 +414,11 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         self.told = progress
 
     def settle(self) -> None:
-        """Gives a plain call its response: REPLY and ANSWER are one step for it."""
+        """Gives a plain call its response, which is in the client's era: REPLY and ANSWER are one step for it."""
         if self.state is not ExchangeState.SENT:
             self.step(ExchangeInput.REPLY)  # for its error, in a state that has no REPLY
         self.state = ExchangeState.ANSWERED
+        self.is_native = True
 
     # --- Questions --------------------------------------------------------------------------------------------------
 

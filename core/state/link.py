@@ -19,8 +19,9 @@ from ..base.limits import Limits
 from ..base.plan import Kind, ServerPlan, Sharing
 from ..base.revisions import Era
 from ..bridge.task_support import TaskAbilities
+from ..jsonrpc.splice import compact_members
 from ..wire.http.cookies import CookieStore
-from ..wire.http.mcp_headers import Named
+from ..wire.http.mcp_headers import Named, named
 from .answered_tokens import AnsweredToken, remembered
 from .exchange import Exchange
 from .get_stream import GetStream
@@ -91,6 +92,12 @@ class StatelessParams(NamedTuple):
     spans: Mapping[str, slice]
     named: Named
     rest: bytes
+
+    def with_params(self, method: str, params: bytes) -> StatelessParams | None:
+        """Returns the same with other params, which have the same `_meta`; None if they are not plainly written."""
+        spans = compact_members(params)
+        what = None if spans is None else named(method, params, spans)
+        return None if spans is None or what is None else StatelessParams(params, spans, what, self.rest)
 
 
 class PlainTranslation(Protocol):

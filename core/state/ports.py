@@ -14,10 +14,21 @@ from ..base.events import Headers
 from ..jsonrpc.envelope import Frame
 
 if TYPE_CHECKING:
-    from .exchange import Exchange, Reply
-    from .link import Link
+    from .exchange import Exchange, Plain, Reply
+    from .link import Link, StatelessParams
     from .listen_filter import ListenFilter
     from .session import PendingQuestion, Session
+
+
+class PlainWay(Protocol):
+    """The way of a plain call to its server, which can take it now."""
+
+    @property
+    def plain(self) -> Plain | None:
+        """The mark of the client's call; None if another one is sent on for it."""
+
+    def send(self, exchange: Exchange) -> None:
+        """Sends the client's call, which its session has."""
 
 
 class SessionRouter(Protocol):
@@ -37,6 +48,16 @@ class SessionRouter(Protocol):
 
     def request(self, session: Session, exchange: Exchange) -> None:
         """Sends a client's request."""
+
+    def plain_way(
+        self, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> PlainWay | None:
+        """Returns the way of a call that may be plain; None if it is not, and `request` has to send it. Nothing has
+        changed.
+
+        Args:
+            params, stateless_params: as `PlainTranslation.up` gets them.
+        """
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
         """Sends a request again that the server refused for now."""
@@ -149,6 +170,9 @@ class StatelessReplies(Protocol):
 
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         """Returns a response in the client's era, under the id of the request that waits for it."""
+
+    def server_info(self, session: Session) -> bytes | None:
+        """Returns the server's name in the results that the client is shown, as JSON; None if they have none."""
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         """Delivers a notification of the server."""

@@ -433,7 +433,8 @@ class Session(Machine[SessionState, SessionInput]):
     def add(self, exchange: Exchange, headers: Headers = ()) -> None:
         """Adds a request, with the headers that came with it."""
         self.exchanges[exchange.key] = exchange
-        self.use.count_calls(1)
+        if self.use.is_bounded:
+            self.use.count_calls(1)
         if not exchange.reply.ends_channel or (
             exchange.params is not None and len(exchange.params) > UNCOUNTED_MAX_BYTES
         ):
@@ -443,7 +444,7 @@ class Session(Machine[SessionState, SessionInput]):
 
     def remove(self, exchange: Exchange) -> None:
         """Removes a request that is over, or was refused before it began."""
-        if self.exchanges.pop(exchange.key, None) is not None:
+        if self.exchanges.pop(exchange.key, None) is not None and self.use.is_bounded:
             self.use.count_calls(-1)
         if self.counted and exchange.key in self.counted:
             self.room.give_back(self.counted[exchange.key])

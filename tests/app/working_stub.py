@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar, Final
 
+from isthmus.app.config.profile_settings import Profile
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.app.gateway import running
 
@@ -131,13 +132,16 @@ class PacedStub(TellingStub):
 
 
 class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_modern: bool) -> None:
-        self.reader, self.writer, self.is_modern = reader, writer, is_modern
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_modern: bool, tool: bytes = b"echo"
+    ) -> None:
+        self.reader, self.writer, self.is_modern, self.tool = reader, writer, is_modern, tool
         self.headers = b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
 
     async def open(self) -> None:
         if self.is_modern:
-            self.headers += b"mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: echo\r\n"
+            form = b"mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: %b\r\n"
+            self.headers += form % self.tool
             return
         head, _ = await self.post(INITIALIZE)
         found = re.search(rb"mcp-session-id: *([^\r]+)", head, re.IGNORECASE)
@@ -146,7 +150,7 @@ class Client:
         await self.post(INITIALIZED)
 
     async def call(self, number: int) -> None:
-        message = CALL % number
+        message = (CALL % number).replace(b'"echo"', b'"%b"' % self.tool)
         _, body = await self.post(message[:-2] + META if self.is_modern else message)
         assert b'"hello"' in body and b'"result"' in body, body
 
@@ -173,21 +177,27 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(stub: type[Stub], *, is_modern: bool) -> AsyncIterator[Client]:
-    """A client of a proxy of a server, all in this loop, with connections that are open."""
+async def connected(stub: type[Stub], *, is_modern: bool, profile: int = 0) -> AsyncIterator[Client]:
+    """A client of a proxy of a server, all in this loop, with connections that are open. With `profile`, the server is
+    one of so many of a profile; the others are never needed."""
     server = await asyncio.get_running_loop().create_server(stub, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        others = [f"other-{number}" for number in range(1, profile)]
         settings = Settings(
             core=Core(port=0, drain_seconds=1.0),
             storage=Storage(root="/nonexistent"),
-            servers=(Server(id="a", upstream=Upstream(url=url)),),
+            servers=(
+                Server(id="a", upstream=Upstream(url=url)),
+                *(Server(id=id, upstream=Upstream(command=("/nonexistent",))) for id in others),
+            ),
+            profiles=(Profile(id="all", servers=("a", *others)),) if profile else (),
         )
         async with running(settings, listen=True, is_lasting=False) as gateway:
             port = int(gateway.base_url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
-                client = Client(reader, writer, is_modern=is_modern)
+                client = Client(reader, writer, is_modern=is_modern, tool=b"a__echo" if profile else b"echo")
                 await client.open()
                 yield client
             finally:

@@ -13,7 +13,7 @@ from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.base.plan import Kind, Plan, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.wire.http.mcp_headers import headers_for
@@ -122,11 +122,15 @@ ODD_HEADERS: Final = (None, "method", "name", "none", "revision", "more")
 
 
 class Half:
-    """One of two engines that get the same inputs."""
+    """One of two engines that get the same inputs. `alias`: that of the server in a profile; None: there is none."""
 
-    def __init__(self, kind: Kind, era: Era, *, is_fast: bool) -> None:
+    def __init__(self, server: ServerPlan, alias: str | None, *, is_fast: bool) -> None:
         random = Random(1)
-        plan = Plan(servers=(ServerPlan(id="s", kind=kind, era=era),))
+        plan = Plan(servers=(server,))
+        if alias is not None:
+            servers = ProfileServer(id="s", alias=alias), ProfileServer(id="other")
+            other = ServerPlan(id="other", kind=Kind.PIPE)
+            plan = Plan(servers=(*plan.servers, other), profiles=(Profile(id="all", servers=servers),))
         self.engine = BulkEngine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
         fast_path: Any = Inside(self.engine).fast_path
@@ -143,11 +147,25 @@ class Half:
 
 class Pair:
     """Two engines with the same inputs, and what is open: clients' POSTs by their channels, and requests to the
-    server."""
+    server.
 
-    def __init__(self, kind: Kind = Kind.HTTP, client: Era = Era.HANDSHAKE, server: Era = Era.HANDSHAKE) -> None:
-        self.halves = (Half(kind, server, is_fast=True), Half(kind, server, is_fast=False))
-        self.client, self.server = client, server
+    Args:
+        alias: as in `Half`. The names of tools get it where they are called.
+        more: other settings of the server.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = Kind.HTTP,
+        client: Era = Era.HANDSHAKE,
+        server: Era = Era.HANDSHAKE,
+        alias: str | None = None,
+        **more: Any,
+    ) -> None:
+        plan = ServerPlan(id="s", kind=kind, era=server, **more)
+        self.halves = (Half(plan, alias, is_fast=True), Half(plan, alias, is_fast=False))
+        self.client, self.server, self.alias = client, server, alias
+        self.endpoint = "s" if alias is None else "all"
         self.now = 0.0
         self.session: str | None = None
         self.posts: list[ChannelId] = []
@@ -196,7 +214,7 @@ class Pair:
     def post(self, message: bytes, **extra: Any) -> ChannelId:
         channel = self.new_channel()
         extra = {"revision": REVISION if self.session else None, **extra}
-        opening = PostOpening("s", session=self.session, **extra)
+        opening = PostOpening(self.endpoint, session=self.session, **extra)
         self.both("receive_at_once", channel, opening=opening, message=message)
         self.posts.append(channel)
         return channel
@@ -215,6 +233,9 @@ class Pair:
 
     def call(self, method: str, params: bytes, id: int, sender: dict[str, Any], odd: str | None) -> None:
         """A request, or a notification, of a client of this era."""
+        if self.alias:
+            params = params.replace(b'"name":"', b'"name":"%b__' % self.alias.encode())
+            params = params.replace(b'"uri":"', b'"uri":"%b+' % self.alias.encode())
         end = b"}" if method.startswith("notifications") else b',"id":%d}' % id
         if self.client is Era.HANDSHAKE:
             self.post(b'{"jsonrpc":"2.0","method":"%b","params":%b%b' % (method.encode(), params, end))
