@@ -21,6 +21,9 @@ from ..jsonrpc.object_editor import ObjectEditor, each
 from ..jsonrpc.splice import take
 from .tasks import TASKS
 
+NEEDED: Final[dict[str, object]] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+"""The error data for a client that has not declared the tasks extension."""
+UNDECLARED: Final = "Missing required client capability: tasks are an extension, declare it with each request"
 _DECLARED: Final = b'{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}'
 
 

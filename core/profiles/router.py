@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ..access.policy import may_see
-from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    OVERLOADED,
+    UPSTREAM_UNAVAILABLE,
+    RemoteProtocolError,
+)
 from ..base.events import Headers
 from ..base.grants import NO_GRANTS, Grants
 from ..base.log_levels import LEVELS
@@ -23,6 +30,7 @@ from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge import errors
 from ..bridge.discovery import introduction
 from ..bridge.request_name import name_in
+from ..bridge.task_support import NEEDED, UNDECLARED, declares
 from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -272,6 +280,9 @@ class ProfileRouter:
         session, tasks = front.session, self._tasks
         if tasks is None or not self._view.has_tasks or not (session.is_stateless or session.features.tasks):
             self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
+            return
+        if session.is_stateless and (exchange.request is None or not declares(exchange.request.capabilities)):
+            self._responder.fail(session, exchange, MISSING_CAPABILITY, UNDECLARED, NEEDED)
             return
         grants = self._lists.kind_of(front, exchange).grants
         if exchange.method == "tasks/list":

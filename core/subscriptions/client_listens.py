@@ -14,7 +14,7 @@ import msgspec
 from ..base.errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
-from ..bridge.task_support import declares
+from ..bridge.task_support import NEEDED, UNDECLARED, declares
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..state.context import Context
@@ -25,7 +25,6 @@ from ..state.listen_filter import TASK, Change, ListenFilter, parse_filter, tagg
 from ..state.session import Session
 from ..state.subscription import Subscription
 from ..state.upstream_session import UpstreamSessionState as UpstreamState
-from ..upstream.task_offers import NEEDED
 from ..upstream.writer import UpstreamWriter
 from . import filters
 from .passed_listens import passes, tell_end
@@ -94,8 +93,7 @@ class ClientListens:
         named = sum(len(other.uris) + len(other.tasks) for other in others)
         wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
         if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
-            text = "Missing required client capability: tasks are an extension, declare it with each request"
-            raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
+            raise RemoteProtocolError(UNDECLARED, rpc_code=MISSING_CAPABILITY, data=NEEDED)
         size_chars = sum(other.size_chars for other in others) + wanted.size_chars
         if size_chars > limits.subscriptions_per_session_max_bytes:
             most = limits.subscriptions_per_session_max_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..base.plan import OURS, Offer
 from ..bridge import task_support, tasks
-from ..bridge.task_support import Support
+from ..bridge.task_support import NEEDED, Support
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -20,7 +20,7 @@ from ..state.interceptor import Interceptor
 from ..state.link import Link
 from ..state.session import Session
 from ..upstream import task_offers
-from ..upstream.task_offers import NEEDED, tool_of
+from ..upstream.task_offers import tool_of
 from ..upstream.tool_discovery import ToolDiscovery
 from .local_tasks import LocalTasks
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..bridge import input_requests, task_support, tasks
+from ..bridge.task_support import NEEDED, UNDECLARED
 from ..bridge.tasks import UNKNOWN, methods_of
 from ..jsonrpc import envelope
 from ..state.context import Context
@@ -26,7 +27,6 @@ from ..state.session import Session
 from ..state.task import Task, TaskState
 from ..upstream import task_offers
 from ..upstream.access_filter import refuse_scopes, scopes_wanted
-from ..upstream.task_offers import NEEDED
 from .answers import ACKNOWLEDGED
 from .local_tasks import LocalTasks
 from .ownership import is_shown, may_see
@@ -71,8 +71,7 @@ class TaskRequests(Interceptor):
         elif session.is_stateless and (
             exchange.request is None or not task_support.declares(exchange.request.capabilities)
         ):
-            text = "Missing required client capability: tasks are an extension, declare it with each request"
-            self._answers.refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
+            self._answers.refuse(session, exchange, MISSING_CAPABILITY, UNDECLARED, NEEDED)
         elif method == "tasks/list":
             self.list_tasks(session, exchange, lambda task: is_shown(session, task))
         else:

@@ -5,8 +5,6 @@ Source: 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"; the tasks ex
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..base.errors import RemoteProtocolError
 from ..base.limits import Limits
 from ..base.plan import OURS, Offer
@@ -19,9 +17,6 @@ from ..jsonrpc.splice import remove_member, set_member
 from ..state.exchange import Exchange
 from ..state.link import Link
 from ..state.session import Session
-
-NEEDED: Final[dict[str, object]] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-"""The error data for a client that has not declared the tasks extension."""
 
 
 def are_offered(link: Link) -> bool:

@@ -250,6 +250,9 @@ def test_a_subscription_to_a_task_is_told_of_its_end() -> None:
     (came,) = [each for each in play.unexpected if each.peer is alice]
     alice.is_answered(call, ...)
     id = came.what["result"]["taskId"]
+    bob = play.client("bob", "http", server="all", era=Era.STATELESS, able={})
+    refused = bob.asks("tasks/get", {"taskId": id})
+    bob.is_answered(refused, error=-32021)
     listen = alice.asks(LISTEN, {"notifications": {"taskIds": [id, "other"]}})
     alice.is_granted(listen, {"taskIds": [id]})
     alpha.answers(received, {"content": []})
