@@ -117,7 +117,7 @@ def each(shared: World, tmp_path: Path) -> World:
 
 @pytest.fixture(scope="module")
 def shortly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The same, with tokens that soon expire. A login uses half of their lifetime."""
+    """A provider whose tokens soon expire, and a server. A login uses half of their lifetime."""
     with world(tmp_path_factory.mktemp("shortly"), AT_TTL=LIFETIME_S) as found:
         yield found
 
