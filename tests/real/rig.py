@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import preloaded
+from preloaded import ISTHMUS
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
 CLIENTS: Final = Path(__file__).resolve().parent / "clients"
 PEERS: Final = Path(__file__).resolve().parent / "peers"
-ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 PYTHON_1: Final = REAL / "client1/bin/python"
 PYTHON_2: Final = REAL / "filers/bin/python"
 """The interpreters with mcp 1.x, and with mcp 2.x and the libraries built on it."""
@@ -153,14 +155,13 @@ class Process:
         self._news = threading.Condition()
         self.log = folder / f"{Path(self.command[0]).name}-{self.tag}.log"
         with self.log.open("wb") as log:
-            self.popen = subprocess.Popen(
+            self.popen = preloaded.popen(
                 self.command,
                 stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **(env or {}), TAG_NAME: self.tag},
                 cwd=cwd,
-                start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import time
 import urllib.error
@@ -65,19 +64,12 @@ class World(NamedTuple):
     def env(self) -> dict[str, str]:
         return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER, **self.more}
 
-    def run(self, *arguments: str | Path, code: int = 0, stdin: str = "") -> str:
+    def run(self, *arguments: str | Path, code: int = 0) -> str:
         """Runs a command of isthmus to its end. Returns what it printed, on stdout and stderr."""
-        done = subprocess.run(
-            [ISTHMUS, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **self.env},
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        self.folder.mkdir(exist_ok=True)
+        with launched([ISTHMUS, *arguments], folder=self.folder, env=self.env, code=code) as process:
+            process.wait_exit(timeout_s=TIMEOUT_S)
+        return "".join(f"{line}\n" for line in process.lines) + process.stderr
 
     def config(self, auth: dict[str, Any]) -> Path:
         path = self.folder / "isthmus.json"
