@@ -371,9 +371,14 @@ def wrap(
     options: Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    asks: bool = False,
 ) -> Iterator[Proxy]:
-    """Runs `isthmus wrap` on a port of its own, before a URL (one target) or a command, until the block ends."""
-    arguments = ["wrap", "--listen", "127.0.0.1:0", *options, *wrap_target(*target)]
+    """Runs `isthmus wrap` on a port of its own, before a URL (one target) or a command, until the block ends.
+
+    Args:
+        asks: True to have it ask the server at its start. That is a session, and for a command a process, of its own.
+    """
+    arguments = ["wrap", "--listen", "127.0.0.1:0", *_start(asks), *options, *wrap_target(*target)]
     with _proxy(arguments, folder, env, cwd) as proxy:
         yield proxy
 
@@ -386,10 +391,19 @@ def serve(
     options: Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    asks: bool = False,
 ) -> Iterator[Proxy]:
-    """Runs `isthmus serve` with a configuration, whose port should be 0, until the block ends."""
-    with _proxy(["serve", *options, config], folder, env, cwd) as proxy:
+    """Runs `isthmus serve` with a configuration, whose port should be 0, until the block ends.
+
+    Args:
+        asks: True to have it ask its servers at its start, as `wrap` does.
+    """
+    with _proxy(["serve", *_start(asks), *options, config], folder, env, cwd) as proxy:
         yield proxy
+
+
+def _start(asks: bool) -> list[str]:
+    return [] if asks else ["--quiet-start"]
 
 
 def wrap_target(*target: str | Path) -> list[str | Path]:
