@@ -79,7 +79,8 @@ class Said(NamedTuple):
 
     def add_run(self, name: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
         """Runs a command of isthmus to its end. Returns its code."""
-        with Run(*arguments, env=env, cwd=cwd, through=["env"]) as process:  # which has a command line of its own
+        self.add("command lines", "\0".join(arguments))
+        with Run(*arguments, env=env, cwd=cwd) as process:
             self.add_command_lines(process.pid)
             code = process.wait_exit()
             self.add(f"stdout of {name}", process.stdout)
