@@ -76,7 +76,7 @@ async def visitor(proxy: rig.Proxy, site: str) -> AsyncIterator[ClientSession]:
 
 @pytest.fixture
 async def client(visitor: ClientSession, site: str) -> ClientSession:
-    """That session, with the page opened anew."""
+    """The session that tests share, with the page opened anew."""
     await call(visitor, "browser_navigate", url=site)
     return visitor
 
