@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 # Hundreds of processes start. Their imports are compiled once, whatever the environment says. Otherwise each process
@@ -33,12 +34,11 @@ settings.load_profile("default")
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collects the tests with the garbage collector off, and hides them from it: tens of thousands of tests are no
-    garbage, and each full collection of a test would look at all of them."""
+    garbage, and each full collection of a test would look at all of them. What little garbage there is stays."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.enable()
 
@@ -46,6 +46,18 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts tests with real peers first. They take longest and mostly wait, so they run beside tests that compute."""
     items.sort(key=lambda item: "real" not in item.path.parts)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Reports a test of a process of xdist by one message if it passes. By default there are five, of which four say
+    nothing, and they take as long as most tests do."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_sessionfinish() -> None:

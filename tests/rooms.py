@@ -203,7 +203,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     ),
     # `gateway` stands below `commands` and `cli`, `main` above them.
     "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/logins", "app/runtime"),
-    "app/driver_checks": ("app/base", "app/config"),
+    "app/driver_checks": ("app/base",),
     "app/commands": (
         "app/admin",
         "app/base",

@@ -17,7 +17,7 @@ SHORT_MAX_CHARS: Final = 60
 
 _RUN: Final = re.compile(r"[^\n\t'\\]+")
 """Text of which `repr` escapes what cannot be seen, and nothing else."""
-_WIDE: Final = re.compile("[\x7f-\U0010ffff]+")
+_WIDE: Final = re.compile(r"[^\x00-\x7e]+")
 """Text that an encoder of JSON may leave as it is although it cannot be seen."""
 
 

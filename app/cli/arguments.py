@@ -12,9 +12,9 @@ from ..admin.files import KINDS
 from ..admin.tasks import STATUSES
 from ..base import logs
 from ..base.durations import parse_duration
+from ..base.errors import ConfigError
 from ..base.sizes import parse_size
 from ..base.version import VERSION
-from ..config.load import ConfigError
 from ..config.settings import Core
 from ..config.value_checks import check_token
 from .targets import DEFAULT_LISTEN, how_to_wrap

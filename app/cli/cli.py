@@ -22,13 +22,12 @@ from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...transports.stdio.client import serve_pipe
 from ...transports.stdio.exit_reason import LAST_WORDS, last_words
 from ..base import logs, output
-from ..base.errors import Failed, StartError
+from ..base.errors import ConfigError, Failed, StartError
 from ..base.version import VERSION
 from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits, names_tools
 from ..config.access import who_may
 from ..config.access_settings import Token
-from ..config.load import ConfigError, schema
 from ..config.plan import era_of
 from ..config.profiles import profiles_of
 from ..config.settings import Core, Management, Server, Settings
@@ -491,6 +490,8 @@ def _pin(options: argparse.Namespace, command: list[str]) -> int:
 
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
+    from ..config.load import schema  # late: `wrap` reads no file
+
     output.say_json(schema())
     return DONE
 

@@ -6,12 +6,16 @@ import argparse
 import contextlib
 import getpass
 import sys
+from typing import TYPE_CHECKING
 
 from ..base import logs
+from ..base.errors import ConfigError
 from ..base.output import plain
-from ..config.dialects.surroundings import Input
-from ..config.load import ConfigError, Source, open_source
 from .arguments import config_path
+
+if TYPE_CHECKING:
+    from ..config.dialects.surroundings import Input
+    from ..config.load import Source
 
 
 def open_given(options: argparse.Namespace) -> Source:
@@ -20,6 +24,8 @@ def open_given(options: argparse.Namespace) -> Source:
     Raises:
         ConfigError: there is none, or it cannot be read.
     """
+    from ..config.load import open_source  # late: `wrap` reads no file
+
     path = config_path(options.config)
     if options.config is None and options.command != "check":  # which names the file anyway
         logs.say(f"no configuration given: {path} is taken")

@@ -9,7 +9,7 @@ import os
 import yaml
 
 from ..base import logs, output
-from ..config.load import ConfigError
+from ..base.errors import ConfigError
 from . import config_files
 
 _JSON, _YAML = (".json",), (".yaml", ".yml")

@@ -7,8 +7,8 @@ import difflib
 import os
 
 from ..base import logs
+from ..base.errors import ConfigError
 from ..config.access_settings import Access
-from ..config.load import ConfigError
 from ..config.profiles import DEFAULT, REASONS, default_of, profiles_of, servers_of, why_unfit
 from ..config.settings import Settings
 

@@ -11,8 +11,9 @@ from typing import Final
 
 from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_requestable
+from ..base.errors import ConfigError
 from ..commands import logins
-from ..config.load import ConfigError, load
+from ..config.load import load
 from ..config.login_checks import http_url, logs_in_callers
 from ..config.login_settings import OAuth
 from ..config.settings import Upstream

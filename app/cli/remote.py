@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from ...transports.base.endpoint import Endpoint
 from ..base import output
+from ..base.errors import ConfigError
 from ..commands import (
     files as file_command,
 )
@@ -25,7 +26,6 @@ from ..commands import (
 from ..commands.files_over_http import FilesOverHttp
 from ..config.addresses import scheme_of
 from ..config.documents import without_credentials
-from ..config.load import ConfigError
 from .arguments import token_of
 
 T = TypeVar("T")

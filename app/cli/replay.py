@@ -10,8 +10,7 @@ import msgspec
 
 from ...core.trace import replay as replay_trace
 from ..base import output
-from ..base.errors import Failed
-from ..config.load import ConfigError
+from ..base.errors import ConfigError, Failed
 from .arguments import parser
 
 FIRST_LINE_MAX_BYTES: Final = 64 * 1024 * 1024

@@ -11,9 +11,9 @@ from typing import Final
 
 from ...core.wire.http.egress import NONE, parse_proxy
 from ...transports.base.endpoint import Endpoint
+from ..base.errors import ConfigError
 from ..config.addresses import settle
 from ..config.documents import expand, without_credentials
-from ..config.load import ConfigError
 from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers

@@ -14,7 +14,7 @@ import msgspec
 
 from ...transports.base.tokens import TokensOf
 from ..base import logs
-from ..config.load import ConfigError
+from ..base.errors import ConfigError
 from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
 from ..config.tls_settings import Tls
 from ..config.value_checks import check_selection

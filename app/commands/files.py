@@ -9,10 +9,9 @@ from typing import Any, Protocol
 from ...core.base.plan import UPLOAD_SCHEME
 from ...core.files.store import handles
 from ..admin.files import FILTERS
-from ..base.errors import Failed
+from ..base.errors import ConfigError, Failed
 from ..base.output import complain, plain, say, short
 from ..base.sizes import format_size
-from ..config.load import ConfigError
 from .file_export import export
 from .http_client import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, shown
 

@@ -15,8 +15,8 @@ from ...core.base.governance import Pinned
 from ...core.governance.canonical import changed_members
 from ...core.governance.lock import format_definition, in_order
 from ..base import output
+from ..base.errors import ConfigError
 from ..base.version import VERSION
-from ..config.load import ConfigError
 from ..config.lock_file import ignored_members, read_lock, write_lock
 from ..config.settings import Settings
 from ..gateway import Gateway, running

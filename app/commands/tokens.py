@@ -8,8 +8,8 @@ import os
 
 from ...core.access.static_tokens import digest_of, new_token
 from ..base import logs, output
+from ..base.errors import ConfigError
 from ..config.access_checks import day_of
-from ..config.load import ConfigError
 
 
 def new(options: argparse.Namespace) -> None:

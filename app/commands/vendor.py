@@ -6,9 +6,8 @@ import keyword
 import os
 from pathlib import Path
 
-from ..base.errors import Failed
+from ..base.errors import ConfigError, Failed
 from ..base.output import say
-from ..config.load import ConfigError
 from .change_notes import change_notes, for_drivers
 from .core_copy import LEAVABLE, RECORD, Edits, Record, contents, find_edits, read_record, record_of, write_copy
 

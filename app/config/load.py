@@ -9,14 +9,14 @@ import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..base.errors import ConfigError
 from . import remote_mcp_adapter
 from .addresses import settle
 from .checks import check
-from .dialects.conversion import Converted, convert
 from .dialects.keys import KEYS
 from .dialects.recognition import Recognized, recognize
 from .dialects.surroundings import Input, Surroundings
@@ -26,6 +26,9 @@ from .remote_mcp_adapter_schema import AdapterFile
 from .rusted_tools import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
 from .settings import Server, Settings
 from .value_types import REFERENCE
+
+if TYPE_CHECKING:
+    from .dialects.conversion import Converted
 
 _log = logging.getLogger("isthmus.config")
 
@@ -39,18 +42,6 @@ _OWN_KEYS: Final = {
 """The top-level keys of our form, each with the keys that it may have."""
 MCP_SERVERS: Final = "Servers, by name, in the form that MCP clients use."
 _PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used.
-
-    Attributes:
-        message: a line for each fault: file, dotted key, what was seen, what was expected.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 def load(path: str | Path) -> Settings:
@@ -187,6 +178,8 @@ class Source:
         return recognize(self._document, self._surroundings.path, _OWN_KEYS)
 
     def _convert(self, surroundings: Surroundings) -> Converted:
+        from .dialects.conversion import convert  # late: most files have our own form
+
         assert self._recognized is not None and isinstance(self._document, dict)
         return convert(self._document, self._recognized, surroundings, _OWN_KEYS)
 

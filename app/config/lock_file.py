@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...core.base.governance import Pinned, PinRules
 from ...core.governance.lock import LockError, format_lock, parse_lock
-from .load import ConfigError
+from ..base.errors import ConfigError
 from .settings import Settings
 
 _log = logging.getLogger("isthmus.config")

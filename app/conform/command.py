@@ -11,8 +11,7 @@ from typing import Final
 
 from ...core.oracle import Rule
 from ..base import logs, output
-from ..base.errors import Failed
-from ..config.load import ConfigError
+from ..base.errors import ConfigError, Failed
 from .clients.targets import spec_of, target_of
 from .script.steps import REVISIONS
 from .search.server_trial import server_trial

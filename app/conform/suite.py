@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ...transports.stdio.server_process import ChildSpec
-from ..base.errors import Failed
-from ..config.load import ConfigError
+from ..base.errors import ConfigError, Failed
 from ..config.settings import Transport as Named
 from .clients.targets import ANSWER_S, TRANSPORTS, by_command, by_url
 from .script.behaviour import Behaviour

@@ -7,7 +7,7 @@ import importlib
 import sys
 
 from ..base import output
-from ..config.load import ConfigError
+from ..base.errors import ConfigError
 from .checks import CHECKS
 from .run import Verdict, run
 from .target import Start

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from ...transports.base.driver import Drive
-from ..base.errors import StartError
-from ..config.load import ConfigError
+from ..base.errors import ConfigError, StartError
 from ..config.settings import Core
 
 DRIVER: Final = "ISTHMUS_DRIVER"

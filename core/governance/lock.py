@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -57,6 +56,8 @@ def parse_lock(text: str) -> dict[str, tuple[Pinned, ...]]:
     Raises:
         LockError: it cannot be used.
     """
+    import tomllib  # late: most proxies have no lock
+
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import Final
 
+from ..base.lazy_regex import Pattern
+
 WORD_MAX_CHARS: Final = 40
 """The characters of a word that are read; the longest words of prose have thirty. At it: the rest of the word is left
 out."""
@@ -31,7 +33,7 @@ _FORMS: Final = (
 _IRREGULAR: Final = dict(zip(_FORMS.split()[::2], _FORMS.split()[1::2], strict=True))
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_RUN: Final = re.compile(r"[^\W_\u0e00-\U0010ffff]+|[^\W_\x00-\u0dff]+")
+_RUN: Final = Pattern(r"[^\W_\u0e00-\U0010ffff]+|[^\W_\x00-\u0dff]+")
 _FIRST_UNSPACED: Final = "\u0e00"
 
 
@@ -45,7 +47,7 @@ def split_words(text: str, *, is_name: bool = False) -> list[str]:
         marks = unicodedata.normalize("NFKD", text)[: 4 * len(text)]  # most give three at most, and some eighteen
         text = unicodedata.normalize("NFC", "".join(each for each in marks if not unicodedata.combining(each)))
     words = []
-    for run in _RUN.findall(text):
+    for run in (found[0] for found in _RUN.finditer(text)):
         if run >= _FIRST_UNSPACED:
             words += [run[at : at + 2] for at in range(max(1, len(run) - 1))]
             continue

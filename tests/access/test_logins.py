@@ -9,23 +9,19 @@ How the list is divided among the files is said in `test_tokens.py`.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 from access_scenes import gateway, issuing, server, shown
+from command import told
 from http_caller import USUAL, requested
 from isthmus.app.config.access_settings import Issuer
 from isthmus.app.logins.records import Kept, read_all
 from isthmus.app.logins.store import CredentialStore
 from login_provider import BROWSER, KNOWN, Provider, Trap, provider
 
-ISTHMUS = Path(sys.executable).with_name("isthmus")
-TIMEOUT_S = 60.0
 STORE_KEY = "5a" * 32
 
 
@@ -51,15 +47,7 @@ def trap() -> Iterator[Trap]:
 def log_in(folder: Path, *target: str) -> tuple[int, str]:
     """Runs `isthmus login` to its end. Returns its code and output."""
     env = {"XDG_STATE_HOME": str(folder / "state"), "ISTHMUS_STORE_KEY": STORE_KEY, "BROWSER": BROWSER}
-    done = subprocess.run(
-        [ISTHMUS, "--log-level", "debug", "login", *target],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return told("--log-level", "debug", "login", *target, env=env)
 
 
 def logins(folder: Path) -> list[Kept]:

@@ -7,19 +7,15 @@ How the list is divided among the files is said in `test_tokens.py`.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from access_scenes import ACCESS, ROLES, gateway, issuing, modern, opened, server, shown, status_of
+from command import told
 from http_caller import USUAL, Json, requested
 
 pytestmark = pytest.mark.anyio
 
-ISTHMUS = Path(sys.executable).with_name("isthmus")
-TIMEOUT_S = 60.0
 KNOWN = "/.well-known/oauth-protected-resource"
 PAGE = {"origin": "https://page.example"}
 
@@ -141,16 +137,7 @@ async def test_case_19_a_tool_for_a_group_is_not_listed_and_answered_like_one_th
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Runs a command to its end. Returns its code and output."""
-    done = subprocess.run(
-        [ISTHMUS, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return told(*arguments, cwd=folder, env={"XDG_STATE_HOME": str(folder / "state")})
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])

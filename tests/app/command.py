@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-ISTHMUS = Path(sys.executable).with_name("isthmus")
+import preloaded
+from preloaded import ISTHMUS
+
 PATIENCE_S = 20.0
 Json = dict[str, Any]
 
@@ -69,14 +70,13 @@ class Run:
         through: Sequence[str] = (),
     ) -> None:
         with _default_hang_ups():
-            self._popen = subprocess.Popen(
+            self._popen = preloaded.popen(
                 [*through, str(ISTHMUS), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if stdout is None else stdout,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env={**os.environ, **(env or {})},
-                start_new_session=True,  # signals to the tests do not reach it, nor the other way round
             )
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         pipes = {"stdout": self._popen.stdout, "stderr": self._popen.stderr}
@@ -161,6 +161,12 @@ def run(
     with Run(*arguments, cwd=cwd, env=env, stdout=stdout) as started:
         code = started.wait_exit()
         return code, started.stdout, started.stderr
+
+
+def told(*arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Runs the command to its end: exit code, and all that it printed, stdout first."""
+    code, *printed = run(*arguments, cwd=cwd, env=env)
+    return code, "".join(f"{text}\n" for text in printed if text)
 
 
 # --- HTTP requests --------------------------------------------------------------------------------------------------

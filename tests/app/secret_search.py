@@ -79,6 +79,7 @@ class Said(NamedTuple):
 
     def add_run(self, name: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
         """Runs a command of isthmus to its end. Returns its code."""
+        self.add("command lines", "\0".join(arguments))
         with Run(*arguments, env=env, cwd=cwd) as process:
             self.add_command_lines(process.pid)
             code = process.wait_exit()

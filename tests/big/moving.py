@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "app"))
 
 from command import Run

@@ -33,6 +33,7 @@ from principals import ANYBODY, OPEN, ROOT, Principal, Principals, Rules, drawn_
 from relay import LOST, Relay
 
 HERE: Final = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "real"))
 
 import rig  # noqa: E402  # it lies beside other tests

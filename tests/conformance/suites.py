@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "real"))
 import rig  # noqa: E402 (it lies beside the tests that share it)
 

@@ -24,7 +24,7 @@ ROUTES: Final = (
 )
 """The clients that keep one session: transport and server."""
 PAUSE_S: Final = 0.03
-"""The pause between two calls of a client."""
+"""The pause between two calls of a client, unless a test has another."""
 CALL_TIMEOUT_S: Final = 60.0
 """The time after which a call that has no answer is lost. Only a broken run meets it."""
 REFUSALS_MAX: Final = 100
@@ -62,12 +62,16 @@ class Tally:
 class Honest:
     """All honest clients.
 
+    Args:
+        pause_s: the pause between two calls of a client.
+
     Attributes:
         tally: what happens from now on is entered here. The caller replaces it for each period.
     """
 
-    def __init__(self, ledger: Ledger, port: Callable[[], int]) -> None:
+    def __init__(self, ledger: Ledger, port: Callable[[], int], pause_s: float) -> None:
         self.tally = Tally()
+        self._pause_s = pause_s
         self._ledger = ledger
         self._port = port
         self._is_over = False
@@ -114,7 +118,7 @@ class Honest:
                         await self._call(caller, f"{kind}->{server}")
                         while not (is_newcomer or caller.is_over):
                             self._rest()
-                            await anyio.sleep(PAUSE_S)
+                            await anyio.sleep(self._pause_s)
                             await self._may_call.wait()
                             self._calling += 1
                             if self._is_over:
@@ -124,7 +128,7 @@ class Honest:
                     tasks.cancel_scope.cancel()
             finally:
                 self._rest()
-            await anyio.sleep(PAUSE_S)
+            await anyio.sleep(self._pause_s)
 
     def _rest(self) -> None:
         self._calling -= 1

@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 from attacker import EXITING, FILES, GOAL_TIMEOUT_S, OWN, PLAIN, REMOTE, ROUND_TIMEOUT_S
-from honest import REFUSED_SHARE_MAX, Honest, Tally
+from honest import PAUSE_S, REFUSED_SHARE_MAX, Honest, Tally
 from isthmus.core.base.limits import MIB, Limits
 from ledger import Ledger
 from meters import Meter
@@ -114,6 +114,7 @@ class HostileWorld:
         warm_up_s: how long each attacks before the measured storms; 0 for no warm-up.
         settles: waits after each storm until all is given back. Otherwise that is measured after the last one.
         rss_margin_bytes: the tolerance for resident memory.
+        pause_s: the pause between two calls of an honest client.
         ends_at: no further storm begins after this moment of the monotonic clock; None for no such end.
 
     Attributes:
@@ -131,6 +132,7 @@ class HostileWorld:
         warm_up_s: float = WARM_UP_S,
         settles: bool = True,
         rss_margin_bytes: int = RSS_MARGIN_BYTES,
+        pause_s: float = PAUSE_S,
         ends_at: float | None = None,
     ) -> None:
         self.seed = seed
@@ -142,6 +144,7 @@ class HostileWorld:
         self._warm_up_s = warm_up_s
         self._settles = settles
         self._rss_margin = rss_margin_bytes
+        self._pause_s = pause_s
         self._ends_at = ends_at
         self._ledger = Ledger(seed)
         self._journal = folder / "journal"
@@ -165,7 +168,7 @@ class HostileWorld:
                 serving.callback(self._proxy.clean_up)
                 await to_thread.run_sync(self._proxy.wait_ready)
                 async with anyio.create_task_group() as tasks:
-                    self._honest = Honest(self._ledger, lambda: self._proxy.port)
+                    self._honest = Honest(self._ledger, lambda: self._proxy.port, self._pause_s)
                     self._honest.start(tasks)
                     await self._live()
                     self._honest.end()

@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import preloaded
+from preloaded import ISTHMUS
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
 CLIENTS: Final = Path(__file__).resolve().parent / "clients"
 PEERS: Final = Path(__file__).resolve().parent / "peers"
-ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 PYTHON_1: Final = REAL / "client1/bin/python"
 PYTHON_2: Final = REAL / "filers/bin/python"
 """The interpreters with mcp 1.x, and with mcp 2.x and the libraries built on it."""
@@ -153,14 +155,13 @@ class Process:
         self._news = threading.Condition()
         self.log = folder / f"{Path(self.command[0]).name}-{self.tag}.log"
         with self.log.open("wb") as log:
-            self.popen = subprocess.Popen(
+            self.popen = preloaded.popen(
                 self.command,
                 stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **(env or {}), TAG_NAME: self.tag},
                 cwd=cwd,
-                start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -370,9 +371,14 @@ def wrap(
     options: Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    asks: bool = False,
 ) -> Iterator[Proxy]:
-    """Runs `isthmus wrap` on a port of its own, before a URL (one target) or a command, until the block ends."""
-    arguments = ["wrap", "--listen", "127.0.0.1:0", *options, *wrap_target(*target)]
+    """Runs `isthmus wrap` on a port of its own, before a URL (one target) or a command, until the block ends.
+
+    Args:
+        asks: True to have it ask the server at its start. That is a session, and for a command a process, of its own.
+    """
+    arguments = ["wrap", "--listen", "127.0.0.1:0", *_start(asks), *options, *wrap_target(*target)]
     with _proxy(arguments, folder, env, cwd) as proxy:
         yield proxy
 
@@ -385,10 +391,19 @@ def serve(
     options: Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    asks: bool = False,
 ) -> Iterator[Proxy]:
-    """Runs `isthmus serve` with a configuration, whose port should be 0, until the block ends."""
-    with _proxy(["serve", *options, config], folder, env, cwd) as proxy:
+    """Runs `isthmus serve` with a configuration, whose port should be 0, until the block ends.
+
+    Args:
+        asks: True to have it ask its servers at its start, as `wrap` does.
+    """
+    with _proxy(["serve", *_start(asks), *options, config], folder, env, cwd) as proxy:
         yield proxy
+
+
+def _start(asks: bool) -> list[str]:
+    return [] if asks else ["--quiet-start"]
 
 
 def wrap_target(*target: str | Path) -> list[str | Path]:

@@ -38,7 +38,7 @@ def test_a_server_is_reached_through_it(path: str, port: int, tmp_path: Path) ->
     with wrap(sys.executable, "-m", "isthmus.app.commands.demo_server", folder=tmp_path) as server:
         scheme = {"mcp": "http", "sse": "sse+http", "ws": "ws"}[path]
         url = f"{scheme}://127.0.0.1:{server.port}/{path}"
-        with wrap(url, folder=tmp_path, env=env) as proxy:
+        with wrap(url, folder=tmp_path, env=env, asks=True) as proxy:
             assert "server  demo-server" in "".join(proxy.lines), proxy.describe()
     sent = "CONNECT 127.0.0.1:" if path == "ws" else f"http://127.0.0.1:{server.port}/{path}"
     until(lambda: sent in (tmp_path / "requests.log").read_text(), f"the proxy has carried {sent}")
@@ -50,7 +50,7 @@ def test_it_is_named_if_it_wants_other_credentials(user: str, words: str, port: 
     """Wrong ones are answered 401 by tinyproxy: without a tunnel that could be the server's own refusal."""
     options = ("--proxy", f"http://{user}127.0.0.1:{port}")
     for url in ("https://server.invalid/mcp", *(["http://server.invalid/mcp"] if not user else [])):
-        with wrap(url, folder=tmp_path, options=options) as proxy:
+        with wrap(url, folder=tmp_path, options=options, asks=True) as proxy:
             screen = "".join(proxy.lines)
             assert words in screen and "in --proxy" in screen, screen
             assert "wrong" not in screen + proxy.stderr

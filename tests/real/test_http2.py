@@ -114,7 +114,7 @@ def test_without_the_package_its_name_is_on_the_screen(authority: Path, tmp_path
     for scheme in ("http", "https"):
         options = ["--ca-file", str(authority / "ca.pem")] if scheme == "https" else []
         with serving("node", scheme, authority, tmp_path) as (_, url):
-            with wrap(url, folder=tmp_path, options=options, env={"PYTHONPATH": str(tmp_path)}) as proxy:
+            with wrap(url, folder=tmp_path, options=options, env={"PYTHONPATH": str(tmp_path)}, asks=True) as proxy:
                 assert "pip install 'isthmus[http2]'" in proxy.banner, proxy.describe()
 
 

@@ -233,14 +233,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def over_stdio(folder: Path) -> Iterator[Proxy]:
     """Isthmus before a child process, for tests that leave both as they are."""
-    with wrap(EVERYTHING, folder=folder) as proxy:
+    with wrap(EVERYTHING, folder=folder, asks=True) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def over_http(folder: Path) -> Iterator[Proxy]:
     """Isthmus before an HTTP server."""
-    with everything_over_http(folder=folder) as (_, url), wrap(url, folder=folder) as proxy:
+    with everything_over_http(folder=folder) as (_, url), wrap(url, folder=folder, asks=True) as proxy:
         yield proxy
 
 
@@ -430,7 +430,6 @@ def test_a_server_killed_right_after_the_handshake(mortal: Proxy) -> None:
 def test_a_server_killed_during_the_handshake(mortal: Proxy) -> None:
     """The client gets an error instead of a session, and the next handshake works. Where the process before was still
     ending, as the gateway saw it, the server is started anew instead: then there is a session."""
-    until(lambda: not mortal.server_pids, "the banner's own session to end")
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):
             pending = pool.submit(fetch, mortal.url, "POST", encode(initialize()))
@@ -451,7 +450,6 @@ def test_a_server_killed_during_the_handshake(mortal: Proxy) -> None:
 
 def test_other_sessions_live_on_when_a_server_dies(mortal: Proxy) -> None:
     """Each session has a process of its own."""
-    until(lambda: not mortal.server_pids, "the banner's own session to end")
     one = Session(mortal.url)
     victim = only_child(mortal)
     two = Session(mortal.url)
@@ -772,7 +770,7 @@ def test_unknown_tools_and_methods_are_the_servers_business(proxy: Proxy) -> Non
 
 def test_a_command_that_does_not_exist(folder: Path) -> None:
     """The proxy reports it at the start, keeps listening, and answers clients with an error."""
-    with wrap("nosuch", folder=folder) as proxy:
+    with wrap("nosuch", folder=folder, asks=True) as proxy:
         problem = "command 'nosuch' not found on PATH; install it or give the full path"
         assert re.search(rf"FAILED .*{re.escape(problem)}", proxy.banner)
         for _ in range(2):
@@ -786,7 +784,7 @@ def test_a_command_that_does_not_exist(folder: Path) -> None:
 
 def test_the_last_output_of_a_dying_server_is_reported(folder: Path) -> None:
     """The server's last output, and a hint, come through to the banner and to clients."""
-    with wrap("node", "-e", "require('nosuchmodule')", folder=folder) as proxy:
+    with wrap("node", "-e", "require('nosuchmodule')", folder=folder, asks=True) as proxy:
         for text in (proxy.banner, fetch(proxy.url, "POST", encode(initialize())).json()["error"]["message"]):
             assert "exited with code 1" in text
             assert "code: 'MODULE_NOT_FOUND'" in text
@@ -798,7 +796,7 @@ def test_an_http_server_that_is_not_there(folder: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
-        with wrap(f"http://127.0.0.1:{port}/mcp", folder=folder) as proxy:
+        with wrap(f"http://127.0.0.1:{port}/mcp", folder=folder, asks=True) as proxy:
             assert f"connection refused by 127.0.0.1:{port}; is the server running?" in proxy.banner
             answer = fetch(proxy.url, "POST", encode(initialize())).json()
             assert answer["error"]["code"] == UPSTREAM_UNAVAILABLE

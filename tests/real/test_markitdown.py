@@ -313,17 +313,15 @@ def _sid(client: Client) -> str:
     return sid
 
 
-def test_a_session_has_a_storage_limit(proxy: rig.Proxy, root: Path) -> None:
+def test_a_session_has_a_storage_limit(client: Client, proxy: rig.Proxy, root: Path) -> None:
     """The limit counts the files of a session together. A file that does not fit evicts the oldest, and the agent is
     told so."""
-    with filing.session(proxy.url) as client:
+    with filing.session(proxy.url) as full:
         before, count = len(blobs(root)), SESSION_MAX // FILE_MAX
-        handles = [client.upload(("some.txt", b"x" * FILE_MAX))[0] for _ in range(count + 1)]
+        handles = [full.upload(("some.txt", b"x" * FILE_MAX))[0] for _ in range(count + 1)]
         rig.until(lambda: len(blobs(root)) == before + count, "the oldest to go")
-        assert "made room" in complaint(client.call("convert_to_markdown", {"uri": handles[0]}))
-        small = client.upload(("small.txt", b"still fits"))
-        assert texts(client.call("convert_to_markdown", {"uri": small[0]})) == ["still fits"]
+        assert "made room" in complaint(full.call("convert_to_markdown", {"uri": handles[0]}))
+        small = full.upload(("small.txt", b"still fits"))
+        assert texts(full.call("convert_to_markdown", {"uri": small[0]})) == ["still fits"]
     rig.until(lambda: len(blobs(root)) == before, "the files of the ended session to go")
-    with filing.session(proxy.url) as client:
-        refused_handle = complaint(client.call("convert_to_markdown", {"uri": handles[0]}))
-        assert "Unknown upload handle" in refused_handle
+    assert "Unknown upload handle" in complaint(client.call("convert_to_markdown", {"uri": handles[0]}))

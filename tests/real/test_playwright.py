@@ -67,6 +67,20 @@ async def browsing(proxy: rig.Proxy, site: str) -> AsyncIterator[ClientSession]:
         yield client
 
 
+@pytest.fixture(scope="module")
+async def visitor(proxy: rig.Proxy, site: str) -> AsyncIterator[ClientSession]:
+    """One session for all tests that need none of their own: each session is a process with a browser."""
+    async with browsing(proxy, site) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(visitor: ClientSession, site: str) -> ClientSession:
+    """The session that tests share, with the page opened anew."""
+    await call(visitor, "browser_navigate", url=site)
+    return visitor
+
+
 async def call(client: ClientSession, tool: str, **arguments: Any) -> CallToolResult:
     """Returns the result of a tool that succeeds."""
     result = await client.call_tool(tool, arguments)
@@ -118,38 +132,36 @@ async def offer(client: ClientSession) -> dict[str, Any]:
     ],
 )
 async def test_a_screenshot_reaches_the_client(
-    proxy: rig.Proxy, site: str, filename: str | None, shown: str | None, signature: bytes
+    proxy: rig.Proxy, client: ClientSession, filename: str | None, shown: str | None, signature: bytes
 ) -> None:
     """The file is described, listed, read and downloaded, with the same bytes everywhere, whatever its name."""
     arguments = {} if filename is None else {"filename": filename}
-    async with browsing(proxy, site) as client:
-        result = await call(client, "browser_take_screenshot", **arguments)
-        artifact = artifact_of(result)
-        data = check_artifact(artifact, proxy.base_url, "playwright")
-        assert data.startswith(signature)
-        assert artifact["mime_type"] == ("image/jpeg" if signature is JPEG else "image/png")
-        assert artifact["expose_as_resource"] is True
-        assert shown is None or artifact["filename"] == shown
-        assert await read(client, artifact["artifact_uri"]) == data
+    result = await call(client, "browser_take_screenshot", **arguments)
+    artifact = artifact_of(result)
+    data = check_artifact(artifact, proxy.base_url, "playwright")
+    assert data.startswith(signature)
+    assert artifact["mime_type"] == ("image/jpeg" if signature is JPEG else "image/png")
+    assert artifact["expose_as_resource"] is True
+    assert shown is None or artifact["filename"] == shown
+    assert await read(client, artifact["artifact_uri"]) == data
 
-        (listed,) = (await client.list_resources()).resources[-1:]
-        shown_as = (str(listed.uri), listed.name, listed.mimeType, listed.size)
-        expected = (artifact["artifact_uri"], artifact["filename"], artifact["mime_type"], len(data))
-        assert shown_as == expected
-        (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
-        assert (str(link.uri), link.name, link.mimeType, link.size) == expected
-        assert artifact["download_url"] in texts(result)
-        # Playwright itself sends the image along only if it chose the name.
-        assert len([block for block in result.content if isinstance(block, ImageContent)]) == (filename is None)
+    (listed,) = (await client.list_resources()).resources[-1:]
+    shown_as = (str(listed.uri), listed.name, listed.mimeType, listed.size)
+    expected = (artifact["artifact_uri"], artifact["filename"], artifact["mime_type"], len(data))
+    assert shown_as == expected
+    (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
+    assert (str(link.uri), link.name, link.mimeType, link.size) == expected
+    assert artifact["download_url"] in texts(result)
+    # Playwright itself sends the image along only if it chose the name.
+    assert len([block for block in result.content if isinstance(block, ImageContent)]) == (filename is None)
 
 
-async def test_a_pdf_reaches_the_client(proxy: rig.Proxy, site: str) -> None:
-    async with browsing(proxy, site) as client:
-        for arguments in ({}, {"filename": "日本語 mit Leerzeichen.pdf"}):
-            artifact = artifact_of(await call(client, "browser_pdf_save", **arguments))
-            assert check_artifact(artifact, proxy.base_url, "playwright").startswith(PDF)
-            assert artifact["mime_type"] == "application/pdf"
-            assert artifact["filename"] == arguments.get("filename", artifact["filename"])
+async def test_a_pdf_reaches_the_client(proxy: rig.Proxy, client: ClientSession) -> None:
+    for arguments in ({}, {"filename": "日本語 mit Leerzeichen.pdf"}):
+        artifact = artifact_of(await call(client, "browser_pdf_save", **arguments))
+        assert check_artifact(artifact, proxy.base_url, "playwright").startswith(PDF)
+        assert artifact["mime_type"] == "application/pdf"
+        assert artifact["filename"] == arguments.get("filename", artifact["filename"])
 
 
 async def test_the_page_is_seen_without_opening_a_file(proxy: rig.Proxy, site: str) -> None:
@@ -165,14 +177,13 @@ async def test_the_page_is_seen_without_opening_a_file(proxy: rig.Proxy, site: s
         assert [str(entry.uri) for entry in (await client.list_resources()).resources] == ["doc://upload_workflow.md"]
 
 
-async def test_refusals_of_the_server_stay_refusals(proxy: rig.Proxy, site: str) -> None:
+async def test_refusals_of_the_server_stay_refusals(client: ClientSession) -> None:
     """The server's own rules hold as before: it writes nothing outside, and no artifact appears."""
-    async with browsing(proxy, site) as client:
-        for filename in ("../../../escaped.png", "/etc/escaped.png"):
-            result = await client.call_tool("browser_take_screenshot", {"filename": filename})
-            assert result.isError
-            assert result.meta is None
-            assert "outside allowed roots" in texts(result)
+    for filename in ("../../../escaped.png", "/etc/escaped.png"):
+        result = await client.call_tool("browser_take_screenshot", {"filename": filename})
+        assert result.isError
+        assert result.meta is None
+        assert "outside allowed roots" in texts(result)
 
 
 async def test_a_download_link_obeys_http(proxy: rig.Proxy, site: str) -> None:
@@ -210,10 +221,9 @@ async def test_a_download_link_obeys_http(proxy: rig.Proxy, site: str) -> None:
     assert fetch(url, method="POST", body=b"").status == 405
 
 
-async def test_a_link_opens_what_it_was_made_for_and_nothing_else(proxy: rig.Proxy, site: str) -> None:
-    async with browsing(proxy, site) as client:
-        first = artifact_of(await call(client, "browser_take_screenshot", filename="first.png"))
-        second = artifact_of(await call(client, "browser_take_screenshot", filename="second.png"))
+async def test_a_link_opens_what_it_was_made_for_and_nothing_else(client: ClientSession) -> None:
+    first = artifact_of(await call(client, "browser_take_screenshot", filename="first.png"))
+    second = artifact_of(await call(client, "browser_take_screenshot", filename="second.png"))
     url = first["download_url"]
     base, _, query = url.partition("?")
     expiry = query.partition("mcp_artifact_exp=")[2].partition("&")[0]
@@ -262,69 +272,65 @@ async def choose(client: ClientSession, *handles: str) -> str:
     return texts(await call(client, "browser_snapshot"))
 
 
-async def test_an_uploaded_file_reaches_the_page(proxy: rig.Proxy, site: str) -> None:
-    async with browsing(proxy, site) as client:
-        helper = (await client.list_tools()).tools[0]
-        assert helper.name == HELPER
-        reply = post((await offer(client))["upload_url"], ("Größe & 日本.txt", "äöü".encode()), ("2.bin", b"\0" * 1000))
-        seen = await choose(client, *reply.json["upload_handles"])
-        assert f"Page Title: {TITLE}" in seen
-        assert "chosen: Größe & 日本.txt (6 bytes), 2.bin (1000 bytes)" in seen
+async def test_an_uploaded_file_reaches_the_page(client: ClientSession) -> None:
+    helper = (await client.list_tools()).tools[0]
+    assert helper.name == HELPER
+    reply = post((await offer(client))["upload_url"], ("Größe & 日本.txt", "äöü".encode()), ("2.bin", b"\0" * 1000))
+    seen = await choose(client, *reply.json["upload_handles"])
+    assert f"Page Title: {TITLE}" in seen
+    assert "chosen: Größe & 日本.txt (6 bytes), 2.bin (1000 bytes)" in seen
 
 
-async def test_the_offered_command_uploads(proxy: rig.Proxy, site: str, tmp_path: Path) -> None:
+async def test_the_offered_command_uploads(client: ClientSession, tmp_path: Path) -> None:
     """The example command that the helper tool offers works unchanged, as an agent will run it."""
     files = [tmp_path / "first file.txt", tmp_path / "zweite Datei.txt"]
     for at, file in enumerate(files):
         file.write_bytes(b"x" * (10 + at))
-    async with browsing(proxy, site) as client:
-        handles = []
-        for name, count in (("example_curl", 1), ("example_curl_multiple", 2)):
-            command = (await offer(client))[name]
-            for at, file in enumerate(files):
-                command = command.replace(f"/path/to/file{at + 1}", str(file))
-            done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)  # noqa: ASYNC221
-            reply = json.loads(done.stdout)
-            assert reply["count"] == count
-            handles += reply["upload_handles"]
-        seen = await choose(client, *handles)
-        one, two = "first file.txt (10 bytes)", "zweite Datei.txt (11 bytes)"
-        assert f"chosen: {one}, {one}, {two}" in seen
+    handles = []
+    for name, count in (("example_curl", 1), ("example_curl_multiple", 2)):
+        command = (await offer(client))[name]
+        for at, file in enumerate(files):
+            command = command.replace(f"/path/to/file{at + 1}", str(file))
+        done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)  # noqa: ASYNC221
+        reply = json.loads(done.stdout)
+        assert reply["count"] == count
+        handles += reply["upload_handles"]
+    seen = await choose(client, *handles)
+    one, two = "first file.txt (10 bytes)", "zweite Datei.txt (11 bytes)"
+    assert f"chosen: {one}, {one}, {two}" in seen
 
 
-async def test_an_uploaded_file_can_be_dropped(proxy: rig.Proxy, site: str) -> None:
-    async with browsing(proxy, site) as client:
-        handle = post((await offer(client))["upload_url"], ("drop.csv", b"a,b\n")).json["upload_handle"]
-        await call(client, "browser_drop", target="#zone", element="drop zone", paths=[f"{handle}/drop.csv"])
-        assert "dropped: drop.csv (4 bytes)" in texts(await call(client, "browser_snapshot"))
-        # The argument is optional. The tool needs no file without it, and the call passes.
-        assert "not a handle" not in await failure(client, "browser_drop", target="#zone")
+async def test_an_uploaded_file_can_be_dropped(client: ClientSession) -> None:
+    handle = post((await offer(client))["upload_url"], ("drop.csv", b"a,b\n")).json["upload_handle"]
+    await call(client, "browser_drop", target="#zone", element="drop zone", paths=[f"{handle}/drop.csv"])
+    assert "dropped: drop.csv (4 bytes)" in texts(await call(client, "browser_snapshot"))
+    # The argument is optional. The tool needs no file without it, and the call passes.
+    assert "not a handle" not in await failure(client, "browser_drop", target="#zone")
 
 
-async def test_an_invalid_handle_is_explained_and_not_sent(proxy: rig.Proxy, site: str) -> None:
+async def test_an_invalid_handle_is_explained_and_not_sent(client: ClientSession) -> None:
     """The answer names the argument, its value and the helper. Afterwards the page still waits for its file."""
-    async with browsing(proxy, site) as client:
-        handle = post((await offer(client))["upload_url"], ("right.txt", b"right")).json["upload_handle"]
-        sid, uid = handle.split("/")[-2:]
-        await call(client, "browser_click", target="#chooser", element="file input")
-        for wrong in (
-            "/etc/passwd",
-            "right.txt",
-            "",
-            f"upload://sessions/{sid}/../{uid}",
-            f"upload://sessions/{sid}/{uid}/../../x",
-            f"upload://sessions/{sid}/{quote('../' + uid, safe='')}",
-            f"upload://sessions/{sid}/{uid.upper()}" if uid.upper() != uid else "upload://",
-        ):
-            message = await failure(client, "browser_file_upload", paths=[handle, wrong])
-            assert message.startswith(f"Argument paths[1]: got {json.dumps(wrong)[:70]}")
-            assert "expected an upload handle, upload://sessions/<session>/<upload>" in message
-            assert HELPER in message
-        for unknown in (f"upload://sessions/{sid}/{'0' * 32}", f"upload://sessions/{'0' * 32}/{uid}"):
-            message = await failure(client, "browser_file_upload", paths=[unknown])
-            assert message.startswith(f"Unknown upload handle {unknown}")
-            assert HELPER in message
-        artifact = f"artifact://sessions/{sid}/{uid}/right.txt"
-        assert (await failure(client, "browser_file_upload", paths=[handle, artifact])).startswith("Unknown artifact")
-        await call(client, "browser_file_upload", paths=[handle])
-        assert "chosen: right.txt (5 bytes)" in texts(await call(client, "browser_snapshot"))
+    handle = post((await offer(client))["upload_url"], ("right.txt", b"right")).json["upload_handle"]
+    sid, uid = handle.split("/")[-2:]
+    await call(client, "browser_click", target="#chooser", element="file input")
+    for wrong in (
+        "/etc/passwd",
+        "right.txt",
+        "",
+        f"upload://sessions/{sid}/../{uid}",
+        f"upload://sessions/{sid}/{uid}/../../x",
+        f"upload://sessions/{sid}/{quote('../' + uid, safe='')}",
+        f"upload://sessions/{sid}/{uid.upper()}" if uid.upper() != uid else "upload://",
+    ):
+        message = await failure(client, "browser_file_upload", paths=[handle, wrong])
+        assert message.startswith(f"Argument paths[1]: got {json.dumps(wrong)[:70]}")
+        assert "expected an upload handle, upload://sessions/<session>/<upload>" in message
+        assert HELPER in message
+    for unknown in (f"upload://sessions/{sid}/{'0' * 32}", f"upload://sessions/{'0' * 32}/{uid}"):
+        message = await failure(client, "browser_file_upload", paths=[unknown])
+        assert message.startswith(f"Unknown upload handle {unknown}")
+        assert HELPER in message
+    artifact = f"artifact://sessions/{sid}/{uid}/right.txt"
+    assert (await failure(client, "browser_file_upload", paths=[handle, artifact])).startswith("Unknown artifact")
+    await call(client, "browser_file_upload", paths=[handle])
+    assert "chosen: right.txt (5 bytes)" in texts(await call(client, "browser_snapshot"))

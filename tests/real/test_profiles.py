@@ -152,7 +152,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (folder / "shown" / "hello.txt").write_text("from the filesystem")
         config = folder / "many.json"
         config.write_text(json.dumps(settings(folder, {alias: url for alias, (_, url) in processes.items()})))
-        yield Place(stack.enter_context(serve(config, folder=folder, options=("--quiet-start",))), folder)
+        yield Place(stack.enter_context(serve(config, folder=folder)), folder)
 
 
 MOVED: Final = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("after", "n" * 58)]}

@@ -38,7 +38,7 @@ def test_official_clients_use_it(lives_at: str, asked_at: str, client: str, down
         stack.callback(_end, process)
         target: str | list[str] = stdio_wrap(url)
         if down == "http":
-            target = stack.enter_context(wrap(url, folder=tmp_path)).url
+            target = stack.enter_context(wrap(url, folder=tmp_path, asks=True)).url
         events = run_client(client, target, [{"capabilities": "none", "steps": STEPS}], folder=tmp_path)
     outcomes = [event for event in events if event["kind"] == "step"]
     assert len(outcomes) == len(STEPS) and all("result" in outcome for outcome in outcomes), outcomes

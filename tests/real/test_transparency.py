@@ -68,7 +68,9 @@ def test_a_legacy_stream_and_its_messages_pass(tmp_path: Path, base: str, path: 
     with everything_over_sse(tmp_path) as url:
         direct = anyio.run(converse, url)
         parts = urlsplit(url)
-        with wrap(f"{parts.scheme}://{parts.netloc}{base}", folder=tmp_path, options=["--no-inspect"]) as proxy:
+        with wrap(
+            f"{parts.scheme}://{parts.netloc}{base}", folder=tmp_path, options=["--no-inspect"], asks=True
+        ) as proxy:
             assert "server  transparent, at http://127.0.0.1" in proxy.banner
             through = proxy.base_url + path.format(id=parts.netloc.replace(":", "-"))
             assert anyio.run(converse, through) == direct

@@ -60,7 +60,7 @@ def test_the_sdk_s_server_is_joined(server: tuple[Process, str], tmp_path: Path,
     if listener == "stdio":
         results = results_of(stdio_wrap(url), client, tmp_path)
     else:
-        with wrap(url, folder=tmp_path) as proxy:
+        with wrap(url, folder=tmp_path, asks=True) as proxy:
             assert "server  socket-server " in proxy.banner and " (websocket, handshake era" in proxy.banner
             results = results_of(proxy.socket_url if listener == "socket" else proxy.url, client, tmp_path)
     texts = [result["content"][0]["text"] for result in results[1:]]

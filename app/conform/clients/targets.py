@@ -11,10 +11,9 @@ from ....core.oracle import Transport
 from ....core.oracle.observations import Head
 from ....transports.base.endpoint import Endpoint
 from ....transports.stdio.server_process import ChildSpec
-from ...base.errors import Failed
+from ...base.errors import ConfigError, Failed
 from ...config.addresses import SCHEMES, scheme_of, settle
 from ...config.documents import without_credentials
-from ...config.load import ConfigError
 from ...config.settings import Transport as Named
 from ..script.steps import Conversation, handshake
 from ..script.survey import Play

@@ -9,7 +9,7 @@ import msgspec
 
 from ....core.oracle import Role, Transport
 from ....transports.stdio.server_process import ChildSpec
-from ...config.load import ConfigError
+from ...base.errors import ConfigError
 from ...config.settings import Transport as Named
 from ..script.behaviour import Behaviour
 from ..script.client_survey import survey_client

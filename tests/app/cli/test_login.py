@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import told
 
-ISTHMUS = Path(sys.executable).with_name("isthmus")
-TIMEOUT_S = 60.0
 SERVERS = [
     {"id": "notes", "upstream": {"url": "https://mcp.example/mcp", "auth": {"type": "oauth"}}},
     {
@@ -28,17 +24,8 @@ SERVERS = [
 def run(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     """Runs a command in a folder with a configuration, and a store of its own. Returns its code and output."""
     (folder / "isthmus.json").write_text(json.dumps({"servers": SERVERS}), encoding="utf-8")
-    done = subprocess.run(
-        [ISTHMUS, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        cwd=folder,
-        env={**os.environ, **environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "/bin/false"},
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    env = {**environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "/bin/false"}
+    return told(*arguments, cwd=folder, env=env)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from command import INITIALIZE, INITIALIZED, Run, Session, call_message, run
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.cli.endpoints import endpoint_on_stdio
 from isthmus.app.config.access_settings import Access
-from isthmus.app.config.load import ConfigError
 from isthmus.app.config.settings import Server, Settings, Upstream
 
 PEERS = Path(__file__).parents[1] / "peers"

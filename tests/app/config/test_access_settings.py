@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.config.access import MANAGEMENT, to_gate_settings, who_may
 from isthmus.app.config.access_settings import Auth
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.load import loads
 from isthmus.app.config.plan import affinity_of
 from isthmus.app.config.settings import Core, Settings
 from isthmus.core.base.plan import Affinity

@@ -14,10 +14,11 @@ import yaml
 from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest
 from isthmus.app.config.dialects.surroundings import Input, Surroundings
-from isthmus.app.config.load import ConfigError, Source, open_source
+from isthmus.app.config.load import Source, open_source
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Server, Settings
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.base.errors import ConfigError
+from isthmus.app.config.load import loads
 from isthmus.app.config.lock_file import pin_rules, read_lock, write_lock
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Settings

@@ -16,11 +16,12 @@ import yaml
 from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.base.sizes import parse_size
 from isthmus.app.config.addresses import shown_names
 from isthmus.app.config.documents import expand
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
-from isthmus.app.config.load import ConfigError, load, loads, schema
+from isthmus.app.config.load import load, loads, schema
 from isthmus.app.config.plan import to_limits, to_plan
 from isthmus.app.config.settings import Settings
 from isthmus.app.runtime.listeners import surface_of

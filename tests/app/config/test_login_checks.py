@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.base.errors import ConfigError
+from isthmus.app.config.load import loads
 from isthmus.app.config.login_checks import http_url
 from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider, OAuth
 from isthmus.app.config.settings import Upstream

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.base.errors import ConfigError
+from isthmus.app.config.load import loads
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.profiles import default_of, left_out, profiles_of, servers_of
 from isthmus.app.config.settings import Settings

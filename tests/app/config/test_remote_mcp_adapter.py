@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from command import run
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.config import remote_mcp_adapter_schema
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from isthmus.app.config.governance_settings import Pins
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.load import loads
 from isthmus.app.config.remote_mcp_adapter import FOREVER_S, SESSION_FOREVER_S
 from isthmus.app.config.settings import (
     Artifacts,

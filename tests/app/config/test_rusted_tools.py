@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.config.governance_settings import Pins
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.load import loads
 from isthmus.app.config.settings import Core, Server, Settings, Storage, ToolFilter, Upstream
 
 WHOLE = """

@@ -12,8 +12,9 @@ from typing import Any
 import anyio
 import pytest
 from http_caller import PATIENCE_S, Caller, Json, fetch, requested
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.commands.pins import pin
-from isthmus.app.config.load import ConfigError, load
+from isthmus.app.config.load import load
 from isthmus.app.config.settings import Settings
 from isthmus.app.gateway import running
 

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from http_caller import PATIENCE_S, Caller, fetch, requested
+from isthmus.app.base.errors import ConfigError
 from isthmus.app.commands import banner
-from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.load import loads
 from isthmus.app.config.plan import to_forward_target, to_header_rules
 from isthmus.app.config.settings import Core, Forwarding, Server, Settings, Upstream
 from isthmus.app.gateway import Gateway, running

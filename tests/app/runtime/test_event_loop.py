@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from isthmus.app.base.errors import StartError
-from isthmus.app.config.load import ConfigError
+from isthmus.app.base.errors import ConfigError, StartError
 from isthmus.app.config.settings import Core
 from isthmus.app.runtime.event_loop import drive_of, loop_of
 from isthmus.transports.base.driver import Drive

@@ -25,7 +25,7 @@ def made(kty: str, curve: str) -> Any:
     return ed25519.Ed25519PrivateKey.generate() if kty == "OKP" else ec.generate_private_key(CURVES[curve])
 
 
-PRIVATE = {(kty, curve): made(kty, curve) for kty, curve in ALGORITHMS.values()}
+PRIVATE = {(kty, curve): made(kty, curve) for kty, curve in set(ALGORITHMS.values())}
 
 
 def published(algorithm: str) -> Key:
