@@ -68,7 +68,7 @@ def check_tools(data: bytes) -> None:
     for tool in readable_elements(take(data, readable_members(data).get("tools"))):
         assert isinstance(takes_files(tool), bool)
     for server in SERVERS:
-        extended = extend_tools(data, server, is_first_page=True, offers_uploads=True)
+        extended = extend_tools(data, server, str, is_first_page=True, offers_uploads=True)
         if extended != data:
             tools = parse(extended)["tools"]
             names = [tool.get("name") for tool in tools if isinstance(tool, dict)]

@@ -12,6 +12,7 @@ library only, since the helper runs isolated from all installed packages.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import secrets
@@ -35,11 +36,15 @@ class OrphanGuard:
     """Our side of the helper: tells it which process groups live. Best effort; callable from any thread."""
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(8)
         self._serials = itertools.count(1)
         self._groups: set[int] = set()
         self._helper: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+
+    @functools.cached_property
+    def _run(self) -> str:
+        """The part of all marks of this process. It is chosen with the first of them: a fork may share all before."""
+        return secrets.token_hex(8)
 
     def mint_mark(self) -> str:
         """Returns a fresh value for `MARK_NAME` in a child's environment."""
