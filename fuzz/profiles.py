@@ -15,9 +15,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.jsonrpc.envelope import number_of
 from isthmus.core.profiles.aliases import Aliases
 from isthmus.core.profiles.names import Names, Route, Shortened
-from isthmus.core.profiles.rewriting import LISTINGS, MESSAGES, NAMING, RESULTS, SERVER, Rewriter, Snapshot
+from isthmus.core.profiles.rewriting import (
+    CHAIN,
+    CHAIN_MAX,
+    LISTINGS,
+    MESSAGES,
+    NAMING,
+    RESULTS,
+    SERVER,
+    Rewriter,
+    Snapshot,
+)
 from isthmus.core.profiles.uris import Uris
 
 ALIASES = Aliases({"alpha": "a", "files": ""})
@@ -98,17 +109,28 @@ def check_list(server: str, method: str, data: bytes) -> None:
         if source.get("_meta") is None:
             assert entry.pop("_meta") == {}
             source.pop("_meta", None)
-        else:
-            source["_meta"].pop(SERVER, None)
+        elif SERVER in source["_meta"]:
+            assert entry["_meta"].pop(CHAIN) == str(passed(source["_meta"]))
+            source["_meta"].pop(CHAIN, None)
+            source["_meta"].pop(SERVER)
         for raw, shown in changes(source, entry):
             check_back(server, method, raw, shown)
     assert list(changes(old, new)) == []
+
+
+def passed(meta: dict[str, Any]) -> int:
+    """Returns how many profiles an entry has come through, with this one."""
+    given = meta.get(CHAIN)
+    return 1 + ((number_of(given.encode()) if type(given) is Number else None) or 0)
 
 
 def shown_as(server: str, method: str, entry: Any, key: str) -> str | None:
     """Returns what an entry is called; None if it can be left out."""
     name = entry.get(key) if type(entry) is dict else None
     if type(name) is not str or re.search("[\ud800-\udfff]", name):
+        return None
+    meta = entry.get("_meta")
+    if type(meta) is dict and SERVER in meta and passed(meta) > CHAIN_MAX:
         return None
     is_ambiguous = any(one not in (key, "_meta") and one.casefold() in (key.casefold(), "_meta") for one in entry)
     return (
