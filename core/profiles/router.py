@@ -16,7 +16,6 @@ from ..access.policy import may_see
 from ..base.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
     OVERLOADED,
     UPSTREAM_UNAVAILABLE,
     RemoteProtocolError,
@@ -30,8 +29,7 @@ from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
 from ..bridge import errors
 from ..bridge.discovery import introduction
 from ..bridge.request_name import name_in
-from ..bridge.task_support import NEEDED, UNDECLARED, declares
-from ..bridge.tasks import UNKNOWN, is_task, methods_of, task_id
+from ..bridge.tasks import is_task, methods_of
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
@@ -52,6 +50,7 @@ from .rewriting import LISTINGS, NAMING, Addressed, unknown_name
 from .search_surface import SEARCHABLE, SearchSurface
 from .services import Services
 from .snapshots import Snapshots
+from .task_routing import TaskRouting
 
 if TYPE_CHECKING:
     pass
@@ -70,7 +69,6 @@ class ProfileRouter:
         self._sessions = downstream.sessions
         self._responder = downstream.responder
         self._router = router
-        self._tasks = tasks
         self._files = files
         self._visits = services.visits
         rules = () if tasks is None else [context.servers[one.id].tasks for one in profile.servers]
@@ -100,6 +98,7 @@ class ProfileRouter:
             self._shows,
             self._tell_change,
         )
+        self._task_routing = TaskRouting(downstream.responder, self._view, tasks, self._shows, self._send_to)
         self._surface = SearchSurface(downstream.responder, self._view, self._lists, tasks, self._shows)
         changing = ListenFilter(tools=not profile.has_search, prompts=True, resources=True)
         receive_change = self._lists.receive_change
@@ -192,7 +191,7 @@ class ProfileRouter:
         elif method in NAMING:
             self._send_on(front, exchange, exchange.params)
         elif method.startswith("tasks/") and method in methods_of(is_stateless=session.is_stateless):
-            self._request_about_task(front, exchange)
+            self._task_routing.request(front, exchange, self._lists.kind_of(front, exchange).grants)
         elif method == LISTEN and session.is_stateless:
             self._listen(front, exchange)
         elif method == "logging/setLevel" and not session.is_stateless:
@@ -275,39 +274,6 @@ class ProfileRouter:
         exchange.mark_native(inner.is_native or _is_handle(exchange, frame.result))
         self._responder.answer(front.session, exchange, message)
 
-    def _request_about_task(self, front: Front, exchange: Exchange) -> None:
-        """Sends a request about a task to the server of the task; lists those of all servers."""
-        session, tasks = front.session, self._tasks
-        if tasks is None or not self._view.has_tasks or not (session.is_stateless or session.features.tasks):
-            self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
-            return
-        if session.is_stateless and (exchange.request is None or not declares(exchange.request.capabilities)):
-            self._responder.fail(session, exchange, MISSING_CAPABILITY, UNDECLARED, NEEDED)
-            return
-        grants = self._lists.kind_of(front, exchange).grants
-        if exchange.method == "tasks/list":
-            sids = {server: "" for server in self._view.servers if self._shows(server, grants)}
-            sids |= {server: leg.session.sid for server, leg in front.legs.items() if server in sids}
-            sids[self._view.id] = session.sid
-            exchange.step(ExchangeInput.PREPARED)
-            exchange.receive_written(0, None)
-            tasks.list_of(session, exchange, sids)
-            return
-        id = task_id(exchange.params) or ""
-        server = self._server_of_task(session, id, grants)
-        if tasks.server_of(session, id) == self._view.id:
-            exchange.step(ExchangeInput.PREPARED)
-            exchange.receive_written(0, None)
-            tasks.receive_request(session, exchange)
-        elif server is None:
-            self._responder.fail(session, exchange, INVALID_PARAMS, UNKNOWN)
-        else:
-            self._send_to(front, exchange, server, exchange.params)
-
-    def _server_of_task(self, session: Session, id: str, grants: Grants) -> str | None:
-        server = None if self._tasks is None else self._tasks.server_of(session, id)
-        return server if server in self._view.servers and self._shows(server, grants) else None
-
     def _listen(self, front: Front, exchange: Exchange) -> None:
         kind = self._lists.kind_of(front, exchange)
         snapshots = self._lists.snapshots(kind)
@@ -317,7 +283,7 @@ class ProfileRouter:
             return route if route is not None and self._shows(route.server, kind.grants) else None
 
         def server_of(id: str) -> str | None:
-            return self._server_of_task(front.session, id, kind.grants)
+            return self._task_routing.server_of(front.session, id, kind.grants)
 
         try:
             self._listens.begin(front, exchange, route_uri, server_of)
