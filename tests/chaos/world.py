@@ -183,7 +183,9 @@ class World:
                 await self.far.start(tasks)
                 with contextlib.ExitStack() as stack:
                     config = self._write_config()
-                    self.proxy = await to_thread.run_sync(stack.enter_context, rig.serve(config, folder=self.folder))
+                    self.proxy = await to_thread.run_sync(
+                        stack.enter_context, rig.serve(config, folder=self.folder, asks=True)
+                    )
                     self.near = Relay(self.proxy.port, f"{self.seed} near", harshness=0.5)
                     self.near.stormy = self.faults.near
                     await self.near.start(tasks)
