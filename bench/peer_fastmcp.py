@@ -1,5 +1,6 @@
-"""FastMCP as a proxy: `python peer_fastmcp.py default|reused PORT|stdio URL | COMMAND ARG…`, run by its venv.
+"""FastMCP as a proxy: `python peer_fastmcp.py default|reused PORT|stdio URL | FILE | COMMAND ARG…`, run by its venv.
 
+A FILE of several servers (`mcpServers`) has the name `….json`.
 `default` is the mode that its documentation shows first; `reused` keeps one connected client, which is its cheapest
 mode.
 """
@@ -7,16 +8,23 @@ mode.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from pathlib import Path
 
 from fastmcp import Client, FastMCP
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import ClientTransport, MCPConfigTransport, StdioTransport, StreamableHttpTransport
 from fastmcp.server import create_proxy
 
 
 async def main(mode: str, listen: str, target: list[str]) -> None:
-    is_url = target[0].startswith("http")
-    transport = StreamableHttpTransport(target[0]) if is_url else StdioTransport(target[0], target[1:])
+    transport: ClientTransport
+    if target[0].startswith("http"):
+        transport = StreamableHttpTransport(target[0])
+    elif target[0].endswith(".json"):
+        transport = MCPConfigTransport(json.loads(Path(target[0]).read_text()))
+    else:
+        transport = StdioTransport(target[0], target[1:])
     if mode == "reused":
         async with Client(transport) as client:
             await serve(create_proxy(client), listen)
