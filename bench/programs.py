@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import http.client
 import os
 import resource
 import signal
@@ -12,7 +13,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -151,7 +151,8 @@ class Programs(contextlib.ExitStack):
         self.callback(_stop, process, with_children=True)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
                 if health is None or says(port, *health):
                     return Program(process.pid, port, cpu_s(process.pid))
             time.sleep(0.05)
@@ -171,10 +172,11 @@ def says(port: int, path: str, text: str) -> bool:
     """True if the response to a GET of `path` has `text`.
 
     Raises:
-        OSError: there is no response, or an error.
+        OSError: there is no response.
     """
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1) as response:
-        return text.encode() in response.read()
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=1)) as connection:
+        connection.request("GET", path)
+        return text.encode() in connection.getresponse().read()
 
 
 def stub_command(era: str) -> list[str]:
