@@ -302,6 +302,9 @@ def _fastmcp_several(mode: str, servers: Servers) -> Starter:
 
 
 def _mcp_hub(servers: Servers) -> Starter:
+    """Starts mcp-hub, whose endpoint for clients has the older transport alone (HTTP with SSE). It asks for a catalogue on
+    the web when it starts, and goes on without one."""
+
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         if route.client != "sse":
             return None
