@@ -75,7 +75,7 @@ def _endpoint(route: Route) -> str:
 
 
 Servers = Callable[[str | list[str]], dict[str, str]]
-"""Returns the URLs of several servers by id, all of them the stub."""
+"""Returns the URLs of several servers by id, all of them of the stub at the URL given."""
 CALLED: Final = "stub3"
 """The server that calls go to."""
 
@@ -302,8 +302,8 @@ def _fastmcp_several(mode: str, servers: Servers) -> Starter:
 
 
 def _mcp_hub(servers: Servers) -> Starter:
-    """Starts mcp-hub, whose endpoint for clients has the older transport alone (HTTP with SSE). It asks for a catalogue on
-    the web when it starts, and goes on without one."""
+    """Starts mcp-hub, whose endpoint for clients has the older transport alone (HTTP with SSE). It asks for a catalogue
+    on the web when it starts, and goes on without one."""
 
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         if route.client != "sse":
