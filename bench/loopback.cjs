@@ -2,5 +2,6 @@
 const { Server } = require("node:net");
 const { listen } = Server.prototype;
 Server.prototype.listen = function (port, ...others) {
-  return typeof port === "number" ? listen.call(this, port, "127.0.0.1", ...others) : listen.call(this, port, ...others);
+  const host = typeof port === "number" ? ["127.0.0.1"] : [];
+  return listen.call(this, port, ...host, ...others);
 };
