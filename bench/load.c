@@ -5,7 +5,8 @@
    reply must bear the id of its call and the text asked for, every progress notification its own token and the next
    number; anything else ends the run with exit code 1 and what was seen.
 
-   With `--tools N` each call is a `tools/list` instead, whose reply must have so many tools.
+   The tool is `echo`, or `--tool NAME` where a proxy has given it another name. With `--tools N` each call is a
+   `tools/list` instead, whose reply must have so many tools.
 
    A session goes along `enum phase`; over HTTP it has a connection for its requests and may have one for its stream. Its
    requests are numbered by count * slots + slot, so on a pipe that all share a reply names its slot. With `--tokens FILE`
@@ -59,13 +60,13 @@ struct session {
 
 static struct {
     enum transport transport;
-    const char *path;
+    const char *path, *tool;
     int port;
     bool is_modern, is_sse, is_churn;
     long sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
     long token_at, tools;
     int pids[PIDS_MAX], pid_count;
-} options = {.path = "/mcp", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
+} options = {.path = "/mcp", .tool = "echo", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
 
 static int epoll_fd;
 static struct session *sessions;
@@ -128,9 +129,10 @@ static void transmit(int fd, struct buffer *b) {
 
 static const char *era_headers(const char *method, const struct session *s) {
     static char headers[256];
+    bool is_call = !strcmp(method, "tools/call");
     if (options.is_modern)
-        snprintf(headers, sizeof headers, "mcp-protocol-version: " MODERN "\r\nmcp-method: %s\r\n%s", method,
-                 strcmp(method, "tools/call") ? "" : "mcp-name: echo\r\n");
+        snprintf(headers, sizeof headers, "mcp-protocol-version: " MODERN "\r\nmcp-method: %s\r\n%s%s%s", method,
+                 is_call ? "mcp-name: " : "", is_call ? options.tool : "", is_call ? "\r\n" : "");
     else
         snprintf(headers, sizeof headers, "%s", s->phase > INITIALIZE ? "mcp-protocol-version: " LEGACY "\r\n" : "");
     return headers;
@@ -206,8 +208,8 @@ static void send_call(struct session *s) {
         print(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/list\"}", s->request);
         return send_message(s, "tools/list", &body);
     }
-    print(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{"
-          "\"message\":\"m%ld\",\"size\":%ld", s->request, s->request, options.size);
+    print(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\",\"arguments\":{"
+          "\"message\":\"m%ld\",\"size\":%ld", s->request, options.tool, s->request, options.size);
     if (options.events) print(&body, ",\"events\":%ld,\"pace_ms\":%ld", options.events, options.pace_ms);
     if (options.is_sse) print(&body, ",\"sse\":true");
     append(&body, "}", 1);
@@ -706,6 +708,7 @@ static char **read_options(int count, char **arguments) {
         else if (!strcmp(name, "--sse")) options.is_sse = true;
         else if (!strcmp(name, "--churn")) options.is_churn = true;
         else if (!strcmp(name, "--path")) options.path = value, at++;
+        else if (!strcmp(name, "--tool")) options.tool = value, at++;
         else if (!strcmp(name, "--tokens")) read_tokens(value), at++;
         else if (!strcmp(name, "--pid") && options.pid_count < PIDS_MAX) options.pids[options.pid_count++] = atoi(value), at++;
         else if (i < sizeof numbers / sizeof *numbers) *numbers[i].value = strtol(value, NULL, 10), at++;

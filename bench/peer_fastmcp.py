@@ -1,27 +1,38 @@
-"""FastMCP as a proxy: `python peer_fastmcp.py default|reused PORT|stdio URL | COMMAND ARG…`, run by its venv.
+"""FastMCP as a proxy: `python peer_fastmcp.py default|reused PORT|stdio URL | FILE.json | COMMAND ARG…` in its venv.
 
 `default` is the mode that its documentation shows first; `reused` keeps one connected client, which is its cheapest
-mode.
+mode. FILE.json has several servers (`mcpServers`): a proxy of each is mounted on one server. That takes less than one
+proxy of the whole file, which by default connects to all servers for each call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 from fastmcp import Client, FastMCP
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
 from fastmcp.server import create_proxy
 
 
 async def main(mode: str, listen: str, target: list[str]) -> None:
-    is_url = target[0].startswith("http")
-    transport = StreamableHttpTransport(target[0]) if is_url else StdioTransport(target[0], target[1:])
-    if mode == "reused":
-        async with Client(transport) as client:
-            await serve(create_proxy(client), listen)
-    else:
-        await serve(create_proxy(transport), listen)
+    async with AsyncExitStack() as clients:
+
+        async def proxy_of(transport: ClientTransport) -> FastMCP:
+            return create_proxy(await clients.enter_async_context(Client(transport)) if mode == "reused" else transport)
+
+        if target[0].startswith("http"):
+            proxy = await proxy_of(StreamableHttpTransport(target[0]))
+        elif target[0].endswith(".json"):
+            proxy = FastMCP("several")
+            for name, server in json.loads(Path(target[0]).read_text())["mcpServers"].items():
+                proxy.mount(await proxy_of(StreamableHttpTransport(server["url"])), namespace=name)
+        else:
+            proxy = await proxy_of(StdioTransport(target[0], target[1:]))
+        await serve(proxy, listen)
 
 
 async def serve(proxy: FastMCP, listen: str) -> None:

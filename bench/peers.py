@@ -24,13 +24,19 @@ DEBIAN: Final = {
     "haproxy": ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"],
 }
 """Packages of each program. Those after the first are libraries, which a system may have already, or not need."""
-NPM: Final = {"supergateway": "supergateway@4.0.0", "mcp-proxy-npm": "mcp-proxy@6.7"}
+NPM: Final = {"supergateway": "supergateway@4.0.0", "mcp-proxy-npm": "mcp-proxy@6.7", "mcp-hub": "mcp-hub@4.2.1"}
 PYPI: Final = {
     "fastmcp": "fastmcp>=4.1.2,<4.2",
     "mcp-proxy-pypi": "mcp-proxy==0.13",
     "context-forge": "mcp-contextforge-gateway",
 }
-SUBJECT_PACKAGES: Final = {"translate": "context-forge"}
+SUBJECT_PACKAGES: Final = {
+    "translate": "context-forge",
+    **dict.fromkeys(
+        ("fastmcp-reused", "fastmcp-5", "fastmcp-reused-5", "fastmcp-lists", "fastmcp-reused-lists"), "fastmcp"
+    ),
+    **dict.fromkeys(("mcp-hub-5", "mcp-hub-lists"), "mcp-hub"),
+}
 
 
 def is_there(subject: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import http.client
 import os
 import resource
 import signal
@@ -124,8 +125,15 @@ class Programs(contextlib.ExitStack):
             signal.signal(signal.SIGTERM, _leave)
         return self
 
-    def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
-        """Starts `command`, and waits until it listens on `port`.
+    def listening(
+        self,
+        command: list[str],
+        port: int,
+        env: dict[str, str] | None = None,
+        cwd: Path = ROOT,
+        health: tuple[str, str] | None = None,
+    ) -> Program:
+        """Starts `command`, and waits until it listens on `port`, and until the path `health[0]` says `health[1]`.
 
         Raises:
             Failed: it ended, or did not listen in time; with the end of its output.
@@ -143,8 +151,10 @@ class Programs(contextlib.ExitStack):
         self.callback(_stop, process, with_children=True)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                return Program(process.pid, port, cpu_s(process.pid))
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                if health is None or says(port, *health):
+                    return Program(process.pid, port, cpu_s(process.pid))
             time.sleep(0.05)
         log.seek(0)
         raise Failed(f"{command[0]} does not listen on port {port}: {log.read()[-WORDS_SHOWN_MAX:]}")
@@ -156,6 +166,17 @@ class Programs(contextlib.ExitStack):
         assert process.stdout is not None
         self.callback(process.stdout.close)
         return Program(process.pid, int(process.stdout.readline()))
+
+
+def says(port: int, path: str, text: str) -> bool:
+    """True if the response to a GET of `path` has `text`.
+
+    Raises:
+        OSError: there is no response.
+    """
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=1)) as connection:
+        connection.request("GET", path)
+        return text.encode() in connection.getresponse().read()
 
 
 def stub_command(era: str) -> list[str]:

@@ -100,7 +100,8 @@ class Run:
         assert program is not None
         watched = [] if subject == "direct" else ["--pid", str(program.pid)]
         shown = [] if start.tokens is None else ["--tokens", str(start.tokens)]
-        return [route.client, str(program.port), "--path", start.path, *modern, *watched, *shown]
+        named = ["--path", start.path, "--tool", start.tool]
+        return [route.client, str(program.port), *named, *modern, *watched, *shown]
 
     def _with_tokens(self, target: list[str], sessions: int, calls: int, warm: int) -> list[str]:
         """Returns the arguments for the target of one run of the load generator. It shows tokens that no run before it
@@ -126,7 +127,9 @@ class Run:
         start = STARTERS[subject](route, port, upstream, programs.scratch)
         if start is None:
             raise Failed("not of this route")
-        program = None if route.client == "stdio" else programs.listening(start.command, port, dict(start.env))
+        program = None
+        if route.client != "stdio":
+            program = programs.listening(start.command, port, dict(start.env), health=start.health)
         if is_kept:
             self._started[subject, route] = start, program
         return start, program

@@ -21,6 +21,9 @@
     "\"properties\":{\"message\":{\"type\":\"string\"},\"size\":{\"type\":\"integer\"},\"events\":{\"type\":\"integer\"}," \
     "\"pace_ms\":{\"type\":\"integer\"},\"sse\":{\"type\":\"boolean\"}}}}]"
 
+#define INITIALIZED(revision)                                                                                           \
+    "{\"protocolVersion\":\"" revision "\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"stub\",\"version\":\"1\"}"
+
 struct peer {
     int in, out; /* one socket, or two pipes */
     struct buffer read, write;
@@ -207,8 +210,8 @@ static void answer(struct peer *p, const char *head, const char *body) {
     } else if (is_text(method, "initialize")) {
         if (++sessions == SESSIONS_MAX) fail("stub: too many sessions");
         is_open[sessions] = 1;
-        reply(p, id, "{\"protocolVersion\":\"" LEGACY "\",\"capabilities\":{\"tools\":{}},"
-              "\"serverInfo\":{\"name\":\"stub\",\"version\":\"1\"}", false, head ? sessions : 0);
+        bool is_older = is_text(member(body, "protocolVersion"), OLDER);
+        reply(p, id, is_older ? INITIALIZED(OLDER) : INITIALIZED(LEGACY), false, head ? sessions : 0);
     } else if (is_text(method, "server/discover") && is_modern) {
         reply(p, id, "{\"supportedVersions\":[\"" MODERN "\"],\"capabilities\":{\"tools\":{}},\"_meta\":{\"" META
               "serverInfo\":{\"name\":\"stub\",\"version\":\"1\"}}", true, 0);

@@ -41,12 +41,16 @@ class Start:
         command: starts a process that listens on the port it was given, or serves its stdin.
         path: the path of its endpoint.
         tokens: a file of tokens that its clients show, one a line; None: they show none.
+        tool: the name that it gives to the stub's tool.
+        health: a path, and what it has to say before clients come; None: they may come once it listens.
     """
 
     command: list[str]
     path: str = "/mcp"
     env: tuple[tuple[str, str], ...] = ()
     tokens: Path | None = None
+    tool: str = "echo"
+    health: tuple[str, str] | None = None
 
 
 Starter = Callable[[Route, int, str | list[str], Path], Start | None]
@@ -59,10 +63,32 @@ def _isthmus(driver: str) -> Starter:
         listen = "stdio" if route.client == "stdio" else f"127.0.0.1:{port}"
         era = ["--era", "stateless"] if route.server_era == "modern" else ["--era", "handshake"]
         target = [upstream] if isinstance(upstream, str) else ["--", *upstream]
-        path = {"sse": "/sse", "ws": "/ws"}.get(route.client, "/mcp")
-        return Start([*ISTHMUS, "wrap", "--listen", listen, *era, *target], path, (("ISTHMUS_DRIVER", driver),))
+        return Start(
+            [*ISTHMUS, "wrap", "--listen", listen, *era, *target], _endpoint(route), (("ISTHMUS_DRIVER", driver),)
+        )
 
     return start
+
+
+def _endpoint(route: Route) -> str:
+    return {"sse": "/sse", "ws": "/ws"}.get(route.client, "/mcp")
+
+
+Servers = Callable[[str | list[str]], dict[str, str]]
+"""Returns the URLs of several servers by id, all of them of the stub at the URL given."""
+CALLED: Final = "stub3"
+"""The server that calls go to."""
+
+
+def _five(upstream: str | list[str]) -> dict[str, str]:
+    assert isinstance(upstream, str)
+    return {f"stub{number}": upstream for number in range(1, 6)}
+
+
+def _twelve(upstream: str | list[str]) -> dict[str, str]:
+    """Returns twelve servers with seventeen tools each."""
+    assert isinstance(upstream, str)
+    return {f"stub{number}": f"{upstream}/17" for number in range(1, 13)}
 
 
 def _isthmus_shared(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
@@ -132,19 +158,25 @@ def _isthmus_profile(servers: int) -> Starter:
             "profiles": [{"id": "all", "servers": [{"id": "stub", "alias": ""}, *others]}],
         }
         path.write_text(json.dumps(settings))
-        return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], "/mcp/all")
+        return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], f"{_endpoint(route)}/all")
 
     return start
 
 
-def _isthmus_lists(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
-    """Starts the product with a profile of twelve servers with seventeen tools each."""
-    assert isinstance(upstream, str)
-    path = scratch / f"{port}.json"
-    servers = [{"id": f"stub-{number}", "upstream": {"url": f"{upstream}/17"}} for number in range(1, 13)]
-    settings = {"core": {"port": port}, "storage": {"root": str(scratch / f"{port}.data")}, "servers": servers}
-    path.write_text(json.dumps(settings))
-    return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], "/mcp")
+def _isthmus_several(servers: Servers) -> Starter:
+    """Starts the product with the profile of all servers. The names of each get a prefix."""
+
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        path = scratch / f"{port}.json"
+        settings = {
+            "core": {"port": port},
+            "storage": {"root": str(scratch / f"{port}.data")},
+            "servers": [{"id": id, "upstream": {"url": url}} for id, url in servers(upstream).items()],
+        }
+        path.write_text(json.dumps(settings))
+        return Start([*ISTHMUS, "serve", "--quiet-start", str(path)], _endpoint(route), tool=f"{CALLED}__echo")
+
+    return start
 
 
 def _floor(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
@@ -260,6 +292,38 @@ def _fastmcp(mode: str) -> Starter:
     return start
 
 
+def _fastmcp_several(mode: str, servers: Servers) -> Starter:
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        path = _mcp_servers(port, servers(upstream), scratch)
+        command = [str(PEERS / "fastmcp/bin/python"), str(HERE / "peer_fastmcp.py"), mode, str(port), str(path)]
+        return Start(command, tool=f"{CALLED}_echo")
+
+    return start
+
+
+def _mcp_hub(servers: Servers) -> Starter:
+    """Starts mcp-hub, whose endpoint for clients has the older transport alone (HTTP with SSE). It asks for a catalogue
+    on the web when it starts, and goes on without one."""
+
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+        if route.client != "sse":
+            return None
+        path, home = _mcp_servers(port, servers(upstream), scratch), str(scratch / f"{port}.home")
+        script = str(PEERS / "mcp-hub/node_modules/mcp-hub/dist/cli.js")
+        command = ["node", "--require", str(HERE / "loopback.cjs"), script, "--port", str(port), "--config", str(path)]
+        env = (("HOME", home), ("XDG_STATE_HOME", home))
+        return Start(command, env=env, tool=f"{CALLED}__echo", health=("/api/health", '"state":"ready"'))
+
+    return start
+
+
+def _mcp_servers(port: int, servers: dict[str, str], scratch: Path) -> Path:
+    """Writes the servers into a file of the form that clients have, and returns its path."""
+    path = scratch / f"{port}.json"
+    path.write_text(json.dumps({"mcpServers": {id: {"url": url} for id, url in servers.items()}}))
+    return path
+
+
 def _translate(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
     if isinstance(upstream, str):
         return None
@@ -278,7 +342,8 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-profile-5": _isthmus_profile(5),
     "isthmus-profile-50": _isthmus_profile(50),
     "isthmus-profile-500": _isthmus_profile(500),
-    "isthmus-lists": _isthmus_lists,
+    "isthmus-prefix-5": _isthmus_several(_five),
+    "isthmus-lists": _isthmus_several(_twelve),
     "isthmus-jwt": _isthmus_served(1),
     "isthmus-jwt-turns": _isthmus_served(17),  # one more than there are sessions
     "isthmus-new-jwt": _isthmus_served(NEW_TOKENS),
@@ -292,10 +357,16 @@ STARTERS: Final[dict[str, Starter]] = {
     "mcp-proxy-pypi": _mcp_proxy_pypi,
     "fastmcp": _fastmcp("default"),
     "fastmcp-reused": _fastmcp("reused"),
+    "fastmcp-5": _fastmcp_several("default", _five),
+    "fastmcp-reused-5": _fastmcp_several("reused", _five),
+    "fastmcp-lists": _fastmcp_several("default", _twelve),
+    "fastmcp-reused-lists": _fastmcp_several("reused", _twelve),
+    "mcp-hub-5": _mcp_hub(_five),
+    "mcp-hub-lists": _mcp_hub(_twelve),
     "translate": _translate,
 }
 
 
 def why_absent(name: str) -> str | None:
     """Returns the reason why a subject cannot be measured here; None if it can."""
-    return is_there(name.removesuffix("-reused")) if name not in ("direct",) else None
+    return is_there(name)

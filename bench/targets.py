@@ -105,7 +105,24 @@ TARGETS: Final = (
         Target("http_profile_c16", f"isthmus-profile-{servers}", "cpu_us", gates=(Gate("isthmus-served", 1.15),))
         for servers in (5, 50, 500)
     ),
-    Target("http_profile_list_c16", "isthmus-lists", "cpu_us", gates=(Gate("isthmus-served", 4, "http_profile_c16"),)),
+    Target(
+        "http_profile_c16",
+        "isthmus-prefix-5",
+        "cpu_us",
+        gates=(*_times_cheaper(20, "fastmcp-reused-5"), *_times_cheaper(150, "fastmcp-5")),
+    ),
+    Target(
+        "http_profile_list_c16",
+        "isthmus-lists",
+        "cpu_us",
+        gates=(
+            Gate("isthmus-served", 4, "http_profile_c16"),
+            *_times_cheaper(100, "fastmcp-reused-lists"),
+            *_times_cheaper(1000, "fastmcp-lists"),
+        ),
+    ),
+    Target("sse_profile_c16", "isthmus-prefix-5", "cpu_us", gates=_times_cheaper(5, "mcp-hub-5")),
+    Target("sse_profile_list_c16", "isthmus-lists", "cpu_us", gates=_times_cheaper(2, "mcp-hub-lists")),
     Target("http_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "http_c16"),)),
     Target("from_stdio_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "from_stdio_c16"),)),
     Target("http_100k", "isthmus", "cpu_us", gates=(Gate("isthmus", 2, "http_c16"),)),

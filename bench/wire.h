@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define LEGACY "2025-11-25"
+#define OLDER "2025-06-18"
 #define MODERN "2026-07-28"
 #define META "io.modelcontextprotocol/"
 #define READ_MAX 262144

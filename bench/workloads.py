@@ -23,9 +23,10 @@ OURS: Final = ("isthmus", "isthmus-anyio")
 BYTES: Final = ("nginx", "haproxy")
 WRAPPERS: Final = ("supergateway", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
 """Peers that put HTTP in front of a server on stdio."""
-SLOW: Final = ("fastmcp", "fastmcp-reused", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
+FASTMCP_SEVERAL: Final = ("fastmcp-5", "fastmcp-reused-5", "fastmcp-lists", "fastmcp-reused-lists")
+SLOW: Final = ("fastmcp", "fastmcp-reused", *FASTMCP_SEVERAL, "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
 """Peers that the short run leaves out: they take seconds to start, and as long as all others together."""
-PEERS: Final = ("supergateway", *SLOW)
+PEERS: Final = ("supergateway", "mcp-hub-5", "mcp-hub-lists", *SLOW)
 """Peers measured in the first round only: their cost differs from ours by far more than the rounds differ."""
 BURST: Final = 1000
 """Events of one call: so many that the cost of the call itself is negligible in the cost of an event."""
@@ -79,10 +80,26 @@ WORKLOADS: Final = (
     Workload(
         "http_profile_c16",
         HTTP,
-        ("isthmus-served", "isthmus-profile-5", "isthmus-profile-50", "isthmus-profile-500"),
+        (
+            "isthmus-served",
+            "isthmus-profile-5",
+            "isthmus-profile-50",
+            "isthmus-profile-500",
+            "isthmus-prefix-5",
+            "fastmcp-reused-5",
+            "fastmcp-5",
+        ),
         is_quick=True,
     ),
-    Workload("http_profile_list_c16", HTTP, ("isthmus-lists",), load=_options(tools=204), is_quick=True),
+    Workload(
+        "http_profile_list_c16",
+        HTTP,
+        ("isthmus-lists", "fastmcp-reused-lists", "fastmcp-lists"),
+        load=_options(tools=204),
+        is_quick=True,
+    ),
+    Workload("sse_profile_c16", SSE, ("isthmus-prefix-5", "mcp-hub-5"), is_quick=True),
+    Workload("sse_profile_list_c16", SSE, ("isthmus-lists", "mcp-hub-lists"), load=_options(tools=204), is_quick=True),
     Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
     Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),
     Workload("http_sse_c16", HTTP, ("direct", *OURS, "isthmus-sqlite", "floor", *BYTES), load=("--sse",)),

@@ -186,13 +186,43 @@ def test_a_failing_subject_is_left_out_and_the_others_go_on(monkeypatch: pytest.
 @compiled
 def test_a_call_costs_the_relay_something() -> None:
     programs.build()
-    tiny = workloads.Workload("tiny", workloads.HTTP, ("direct", "floor"), sessions=2)
+    tiny = workloads.Workload("tiny", workloads.HTTP, ("direct", "floor", "isthmus-prefix-5"), sessions=2)
     with programs.Programs() as started:
         measuring = run.Run(started, seconds=0.05, calls_max=20)
         [(name, figures)] = run.measured(measuring, [tiny], 1)
     assert measuring.absent == {} and name == "tiny"
     assert figures["direct"]["cpu_us"] == 0 < figures["floor"]["cpu_us"]
     assert figures["floor"]["calls"] <= 20 and figures["floor"]["rss_kb"] > 1000
+    assert figures["isthmus-prefix-5"]["cpu_us"] > 0  # it knows the tool by the name with the prefix alone
+
+
+def test_clients_wait_until_a_program_says_that_it_is_ready() -> None:
+    """A proxy may listen before it knows its servers."""
+    counting = """
+import http.server, sys
+class Counter(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_GET(self):
+        Counter.count += 1
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%d;" % Counter.count)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Counter).serve_forever()
+"""
+    port = programs.free_port()
+    with programs.Programs() as started:
+        started.listening([sys.executable, "-c", counting, str(port)], port, health=("/", "3;"))
+        assert programs.says(port, "/", "4;")
+
+
+@compiled
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_the_stub_speaks_the_revision_of_older_peers(revision: str) -> None:
+    programs.build()
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": revision}}
+    command, line = programs.stub_command("legacy"), json.dumps(asked) + "\n"
+    ran = subprocess.run(command, input=line, capture_output=True, text=True, timeout=10, check=True)
+    assert json.loads(ran.stdout)["result"]["protocolVersion"] == revision
 
 
 @compiled
