@@ -51,7 +51,7 @@ class Decisions(Interceptor):
 
     def receive_request(self, link: Link, exchange: Exchange) -> bool:
         session = link.session_of(exchange)
-        if session.is_stateless and not session.is_leg:
+        if session.is_stateless and session.leg is None:
             return False  # allowed already
         try:
             self.ask(session, exchange, lambda: link.router.forward(link, exchange, after=self.name))

@@ -77,7 +77,7 @@ class ArtifactResources:
         """Returns the last page of the server's own resources with `entries` and the first artifacts added. A profile
         adds the artifacts itself (`entries_of`): what its servers list is kept for other sessions, too."""
         session, result = link.session_of(exchange), offers.extend_resources(result, entries)
-        return self._page(session, result, None) if self.are_offered(link.plan) and not session.is_leg else result
+        return self._page(session, result, None) if self.are_offered(link.plan) and session.leg is None else result
 
     def _page(self, session: Session, result: bytes, after: tuple[float, str] | None) -> bytes:
         records = self._records_of(session)
@@ -97,7 +97,7 @@ class ArtifactResources:
 
     def entries_of(self, session: Session) -> dict[str, bytes] | None:
         """See `FileDirectory`."""
-        if self._offering.isdisjoint(self._context.endpoints[session.server]):
+        if not self._has_any(session):
             return None
         shown = [(describe(self._context, session, record), record.tool) for record in self._records_of(session)]
         return {artifact.artifact_uri: offers.resource_entry(artifact, tool) for artifact, tool in shown}
@@ -113,8 +113,11 @@ class ArtifactResources:
 
     def granted_at_profile(self, session: Session, wanted: ListenFilter) -> ListenFilter:
         """See `FileDirectory.granted`."""
-        is_any = not self._offering.isdisjoint(self._context.endpoints[session.server])
-        return _own_part(wanted) if is_any else ListenFilter()
+        return _own_part(wanted) if self._has_any(session) else ListenFilter()
+
+    def _has_any(self, session: Session) -> bool:
+        """True if a server of the profile may have artifacts that are listed."""
+        return not self._offering.isdisjoint(self._context.endpoints[session.server])
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +196,7 @@ class ArtifactResources:
     def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
         """Returns the part of a subscription of a client without sessions that the proxy itself serves, whatever the
         server does."""
-        return _own_part(wanted) if self.are_offered(link.plan) and not session.is_leg else ListenFilter()
+        return _own_part(wanted) if self.are_offered(link.plan) and session.leg is None else ListenFilter()
 
     # --- Changes ----------------------------------------------------------------------------------------------------
 

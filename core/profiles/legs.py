@@ -115,7 +115,7 @@ def _passed(member: ProfileServer, headers: Headers) -> Headers:
     return tuple((names[name.lower()], value) for name, value in headers if name.lower() in names)
 
 
-def _lacking(member: ProfileServer, session: Session) -> str:
+def _missing_header(member: ProfileServer, session: Session) -> str:
     """Returns a header that the requests of an HTTP client lack for a server; "" if there is none."""
     if not member.required_headers or session.pipe is not None:
         return ""
@@ -315,9 +315,9 @@ class Legs:
     def open(self, front: Front, server: str) -> Leg | str:
         """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
         member = self._members[server]
-        lacking = _lacking(member, front.session)
-        if lacking:
-            return f"requests for {server} need the header {lacking}"
+        missing = _missing_header(member, front.session)
+        if missing:
+            return f"requests for {server} need the header {missing}"
         leg = front.legs.get(server)
         if leg is not None:
             return leg

@@ -1,7 +1,7 @@
 """The arguments of tools that HTTP clients were told to repeat in headers.
 
-A client that was shown a tool with `x-mcp-header` sends the marked arguments as `Mcp-Param-…` headers, and whoever
-showed it the tool has to compare the two.
+A client that was shown a tool with `x-mcp-header` sends the marked arguments as `Mcp-Param-…` headers, too. The proxy
+that showed it the tool compares the two.
 
 Source: 2026-07-28 server/tools, "x-mcp-header".
 """

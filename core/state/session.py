@@ -327,11 +327,6 @@ class Session(Machine[SessionState, SessionInput]):
         self.grants: Grants | None = None
 
     @property
-    def is_leg(self) -> bool:
-        """True for a session with a server of a profile, whose clients are shown what any of its servers can do."""
-        return self.leg is not None
-
-    @property
     def files_sid(self) -> str:
         """The public name of the session that its files are of: those of a profile are of the session with that."""
         return self.sid if self.leg is None else self.leg.sid

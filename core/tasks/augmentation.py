@@ -51,7 +51,7 @@ class TaskWishes(Interceptor):
         if b"task" not in words and b"\\u" not in words:
             return False
         is_offered = task_offers.are_offered(link)
-        if not session.features.tasks or not (is_offered or session.is_leg):
+        if not session.features.tasks or not (is_offered or session.leg is not None):
             return False
         try:
             is_asked, ttl_ms = tasks.wanted(exchange.params)

@@ -111,7 +111,7 @@ class Handshaker:
         """Begins the handshake at another address, after this one failed. False if there is none that this attempt has
         not tried, or the failure would be the same there.
 
-        Only what begins a session is sent twice: whoever sent a request waits until there is a session.
+        Only what begins a session is sent twice: requests wait until there is a session.
         """
         return is_of_address(cause, link.era) and self._move_on(link, describe(cause))
 

@@ -103,3 +103,17 @@ def _answer(server: Server, request: Request, tools: Mapping[str, Any], able: An
         server.answers(request, {"tools": tools[server.name], **cached})
     elif request.method != "tools/call":
         server.answers(request, {})
+
+
+def result_for(client: Client, request: Request) -> dict[str, Any]:
+    """Returns the result that a client got for a request, after which nothing more came."""
+    (came,) = client.play.unexpected
+    client.is_answered(request, ...)
+    found: dict[str, Any] = came.what["result"]
+    return found
+
+
+def names_of(result: dict[str, Any]) -> list[str]:
+    """Returns the names of the tools that a search has found."""
+    found = result["structuredContent"]
+    return [entry["name"] for entry in found["tools"] + found["more"]]

@@ -17,8 +17,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from filing import post
 from raw_clients import HttpClient
-from rig import EVERYTHING, FILESYSTEM, Proxy, command_of, require, run_client, serve, start_server
+from rig import (
+    EVERYTHING,
+    FILESYSTEM,
+    MARKITDOWN,
+    PLAYWRIGHT,
+    PYTHON_1,
+    Proxy,
+    command_of,
+    require,
+    run_client,
+    serve,
+    start_server,
+)
 from test_sdk_pairs import HANDSHAKE, SEEN, STATELESS, VISITORS, WORKSHOPS, Workshop
 
 pytestmark = pytest.mark.real
@@ -43,9 +56,13 @@ VISITS: Final = (
 LIST_WAIT_S: Final = 1.0
 """The time that lists wait for the dead and the hanging server, beside one that is there already."""
 CHOSEN: Final = list(itertools.product(VISITORS, ALIASES)) if os.environ.get("THOROUGH") else VISITS
+PATIENCE_LISTS: Final = 60
+"""Lists that are asked for until no server is missing. A list waits for `LIST_WAIT_S` while one is."""
 LONG: Final = "all__trigger-long-running-operation"
 TOOL_COUNTS: Final = {"all": 10, "fs": 10} | dict.fromkeys(ALIASES.values(), len(SEEN["tools"]))
 """The least number of tools of each server."""
+LATE: Final = Path(__file__).parent / "peers" / "late_python1.py"
+TAKING_FILES: Final = ("mark", "web")
 CHANGING: Final = Path(__file__).parents[1] / "app" / "peers" / "changing.py"
 SLOPPY: Final = {
     "tools": [
@@ -91,6 +108,10 @@ class RawClient(HttpClient):
         self.hello = self.answer(self.ask("initialize", about))["result"]
         self.confirm(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
+    @property
+    def instructions(self) -> str:
+        return str(self.hello["instructions"])
+
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         number = next(self._ids)
         self.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}).encode())
@@ -117,6 +138,10 @@ class StatelessClient(RawClient):
     def begin(self) -> None:
         number = self.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         assert self.wait_until(lambda: bool(self.frames())), f"no answer to request {number}"
+
+    @property
+    def instructions(self) -> str:
+        return str(self.answer(self.ask("server/discover"))["result"]["instructions"])
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         given = dict(params or {})
@@ -167,17 +192,25 @@ def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
         "moving": [sys.executable, CHANGING, folder / "moving.json"],
         "dead": [sys.executable, "-c", "raise SystemExit(3)"],
         "hanging": [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        "late": [require(PYTHON_1), LATE, "3", "0"],
+        "slow": [require(PYTHON_1), LATE, "0", "3"],
+        "mark": [require(MARKITDOWN)],
+        "web": [require(PLAYWRIGHT), "--headless"],
     }
     (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
     servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
-    healthy = [server["id"] for server in servers if server["id"] not in ("dead", "hanging", "moving")]
+    servers = [server | ({"files": "auto"} if server["id"] in TAKING_FILES else {}) for server in servers]
+    special = {"dead", "hanging", "moving", "late", "slow", *TAKING_FILES}
+    healthy = [server["id"] for server in servers if server["id"] not in special]
     profiles = [
         {"id": "workshops", "servers": [*ALIASES.values(), "sloppy"], "list_wait_seconds": 600},
         {"id": "many", "servers": healthy, "list_wait_seconds": 600},
         {"id": "wounded", "servers": ["py1", "dead", "hanging"], "list_wait_seconds": LIST_WAIT_S},
         {"id": "patient", "servers": [*healthy, "dead", "hanging"], "list_wait_seconds": 600},
         {"id": "changing", "servers": ["moving"]},
+        {"id": "tardy", "servers": ["py1", "late", "slow"], "list_wait_seconds": LIST_WAIT_S},
+        {"id": "files", "servers": [*TAKING_FILES, "fs"], "list_wait_seconds": 600},
         {"id": "down", "servers": ["dead", "hanging"], "list_wait_seconds": 0.2},
     ]
     return {"core": {"port": 0}, "servers": servers, "profiles": profiles}
@@ -326,9 +359,35 @@ def test_no_list_is_an_error_if_all_servers_are_down(place: Place, era: str) -> 
         assert client.answer(client.call("dead__anything"))["error"]["code"] == -31004
 
 
-def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place) -> None:
+@ERAS
+def test_servers_that_start_or_list_late_are_missing_until_they_have_answered(place: Place, era: str) -> None:
+    with place.client("tardy", era) as client:
+        first = client.answer(client.ask("tools/list"))["result"]
+        assert set(first["_meta"]["dev.isthmus/servers"]) == {"late", "slow"}
+        assert "result" in client.answer(client.call("py1__echo", text="is there"))
+        assert client.answer(client.call("late__echo", text="late"))["result"]["content"][0]["text"] == "late"
+
+        def is_whole() -> bool:
+            found = client.answer(client.ask("tools/list"))["result"]
+            return {tool["name"].partition("__")[0] for tool in found["tools"]} == {"py1", "late", "slow"}
+
+        assert any(is_whole() for _ in range(PATIENCE_LISTS)), "each list waits for what is missing"
+
+
+def test_a_file_uploaded_for_one_server_is_read_by_another(place: Place) -> None:
+    with place.client("files") as client:
+        tools = client.answer(client.ask("tools/list"))["result"]["tools"]
+        assert {tool["name"].partition("__")[0] for tool in tools} == {"mark", "web", "fs"}
+        offer = client.answer(client.call("web__web_get_upload_url"))["result"]["structuredContent"]
+        reply = post(offer["upload_url"], ("table.csv", b"city,river\nUlm,Danube\n"))
+        read = client.answer(client.call("mark__convert_to_markdown", uri=reply.json["upload_handle"]))["result"]
+        assert "| Ulm | Danube |" in read["content"][0]["text"]
+
+
+@ERAS
+def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place, era: str) -> None:
     """The next call starts the server again, in the same session."""
-    with place.client("many") as client:
+    with place.client("many", era) as client:
         before = set(everything_pids(place.proxy))
         doomed = client.call(LONG, duration=600, steps=600)
         assert client.wait_until(
@@ -342,8 +401,8 @@ def test_a_server_that_dies_in_a_call_fails_that_call_alone(place: Place) -> Non
         assert "result" in client.answer(client.call("py1__echo", text="here"))
         again = client.answer(client.call("all__echo", message="again"))
         assert "again" in again["result"]["content"][0]["text"]
-    with place.client("many") as other:
-        assert "## all\n\n" in other.hello["instructions"]
+    with place.client("many", era) as other:
+        assert "## all\n\n" in other.instructions
 
 
 def everything_pids(proxy: Proxy) -> list[int]:

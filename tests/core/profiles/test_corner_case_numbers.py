@@ -81,6 +81,8 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
     "U8 URIs of the proxy's own files": (
         f"{URIS}test_u8_uris_of_the_profiles_own_files_pass",
         f"{REWRITING}test_u8_the_profiles_own_files_pass_both_ways",
+        "test_dialogues_profile_files.py::test_a_file_is_good_at_every_server_of_the_session_and_at_no_other",
+        f"{REAL}test_a_file_uploaded_for_one_server_is_read_by_another",
     ),
     "U9 a raw URI is of the one server that lists it": (
         f"{CORNER}test_a_raw_uri_is_read_at_the_one_server_that_lists_it",
@@ -93,10 +95,12 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
     "F2 a list takes ten seconds": (
         f"{FAILURES}test_f2_a_list_that_takes_ten_seconds_holds_up_nobody_for_long",
         f"{REAL}test_calls_do_not_wait_for_a_list_that_waits",
+        f"{REAL}test_servers_that_start_or_list_late_are_missing_until_they_have_answered",
     ),
     "F3 a start takes eight seconds": (
         f"{DIALOGUES}test_a_list_waits_for_a_slow_server_but_not_for_long",
         f"{DIALOGUES}test_a_server_that_does_not_start_is_waited_for_once",
+        f"{REAL}test_servers_that_start_or_list_late_are_missing_until_they_have_answered",
     ),
     "F4 a server dies while it is listed": (f"{CORNER}test_a_server_dies_while_its_list_is_read",),
     "F5 a server comes and goes: a change is told once, and none if the list is the same": (

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core import Era, Kind, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.plan import AccessRule, AccessRules, Offer, TaskRules
+from profile_scenes import names_of, result_for
 
 ENDS = pytest.mark.parametrize(
     ("down", "era"),
@@ -52,18 +53,10 @@ def meeting(
     return play, alice, *play.servers
 
 
-def result_of(play: Dialogue, client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+def result_of(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """Returns the result of a call that needs no server."""
     request = client.asks("tools/call", {"name": tool, "arguments": arguments})
-    (came,) = play.unexpected
-    client.is_answered(request, ...)
-    found: dict[str, Any] = came.what["result"]
-    return found
-
-
-def names_of(result: dict[str, Any]) -> list[str]:
-    found = result["structuredContent"]
-    return [tool["name"] for tool in found["tools"] + found["more"]]
+    return result_for(client, request)
 
 
 def fill(play: Dialogue, client: Client, *tools: Any) -> None:
@@ -106,10 +99,10 @@ def test_what_is_found_can_be_called(down: str, era: Era) -> None:
     """The answer comes as it is; a call by the name of the tool is possible, too."""
     play, alice, alpha, beta = meeting(down, era)
     fill(play, alice, LIST, WRITE)
-    found = result_of(play, alice, "search_tools", query="write a file")
+    found = result_of(alice, "search_tools", query="write a file")
     assert names_of(found)[0] == "alpha__write_file"
     assert found["structuredContent"]["tools"][0]["inputSchema"] == OPEN
-    assert names_of(result_of(play, alice, "search_tools", query="", server="beta")) == ["beta__send"]
+    assert names_of(result_of(alice, "search_tools", query="", server="beta")) == ["beta__send"]
     result = {"content": [], "structuredContent": {"uri": "memo:x"}}
     for server, tool, params in (
         (alpha, "call_tool", {"name": "alpha__write_file", "arguments": {"name": "x"}}),
@@ -158,7 +151,7 @@ def test_a_search_says_which_servers_are_missing() -> None:
     beta.connects()
     beta.is_greeted(able=CAN)
     beta.answers(beta.is_asked("tools/list"), {"tools": [MAIL]})
-    assert names_of(result_of(play, alice, "search_tools", query="mail")) == ["beta__send"]
+    assert names_of(result_of(alice, "search_tools", query="mail")) == ["beta__send"]
     play.finish()
 
 
@@ -189,7 +182,7 @@ def test_a_changed_list_is_found_and_not_told() -> None:
     alpha.notifies("tools/list_changed")
     play.waits(0.3)
     alpha.answers(alpha.is_asked("tools/list"), {"tools": [WRITE]})
-    assert names_of(result_of(play, alice, "search_tools", query="")) == ["alpha__write_file", "beta__send"]
+    assert names_of(result_of(alice, "search_tools", query="")) == ["alpha__write_file", "beta__send"]
     play.finish()
 
 
@@ -201,11 +194,11 @@ def test_changes_of_tools_cannot_be_subscribed() -> None:
 
 def test_what_is_not_known_to_change_nothing_is_not_called_as_such() -> None:
     play, alice, alpha, _beta = meeting()
-    assert result_of(play, alice, "call_read_only_tool", name="alpha__list_files")["isError"], "nothing is known yet"
+    assert result_of(alice, "call_read_only_tool", name="alpha__list_files")["isError"], "nothing is known yet"
     lying = [{"name": f"t{at}", "annotations": hint} for at, hint in enumerate(({"readOnlyHint": "true"}, {}, None))]
     fill(play, alice, LIST, WRITE, *lying)
     for name in ("write_file", "t0", "t1", "t2"):
-        assert result_of(play, alice, "call_read_only_tool", name=f"alpha__{name}")["isError"]
+        assert result_of(alice, "call_read_only_tool", name=f"alpha__{name}")["isError"]
     alice.asks("tools/call", {"name": "call_read_only_tool", "arguments": {"name": "alpha__list_files"}})
     alpha.is_asked("tools/call", {"name": "list_files"})
 
@@ -234,8 +227,8 @@ def test_a_name_of_no_server_cannot_be_called(name: str) -> None:
 def test_call_tool_reaches_nothing_that_a_direct_call_does_not(down: str, era: Era) -> None:
     play, alice, _alpha, _beta = meeting(down, era, rules=RULES, principal="alice")
     fill(play, alice, LIST, WRITE)
-    assert names_of(result_of(play, alice, "search_tools", query="")) == ["alpha__list_files", "beta__send"]
-    assert names_of(result_of(play, alice, "search_tools", query="alpha__write_file"))[:1] != ["alpha__write_file"]
+    assert names_of(result_of(alice, "search_tools", query="")) == ["alpha__list_files", "beta__send"]
+    assert names_of(result_of(alice, "search_tools", query="alpha__write_file"))[:1] != ["alpha__write_file"]
     for name in ("alpha__write_file", "alpha__list_files"):
         errors = []
         for params in ({"name": name}, {"name": "call_tool", "arguments": {"name": name}}):
@@ -258,8 +251,8 @@ def test_what_a_caller_may_see_is_its_own() -> None:
     bob.notifies("initialized")
     fill(play, bob, LIST, WRITE)
     everything = ["alpha__list_files", "alpha__write_file", "beta__send"]
-    assert names_of(result_of(play, bob, "search_tools", query="")) == everything
-    assert names_of(result_of(play, alice, "search_tools", query="")) == ["alpha__list_files", "beta__send"]
+    assert names_of(result_of(bob, "search_tools", query="")) == everything
+    assert names_of(result_of(alice, "search_tools", query="")) == ["alpha__list_files", "beta__send"]
 
 
 def test_a_server_that_a_caller_may_not_see_is_not_named() -> None:
@@ -302,7 +295,7 @@ def test_a_call_of_a_shown_name_is_the_direct_call(
     """The server gets the very same, but for the number of the request."""
     play, alice, alpha, _beta = meeting(alias=alias)
     fill(play, alice, {"name": name, "inputSchema": OPEN})
-    (shown,) = names_of(result_of(play, alice, "search_tools", query="", server="alpha"))
+    (shown,) = names_of(result_of(alice, "search_tools", query="", server="alpha"))
     inner = {"name": shown} | ({} if arguments is None else {"arguments": arguments})
     received = []
     for params in (inner, {"name": "call_tool", "arguments": inner}):

@@ -12,7 +12,7 @@ from each_row import each_row
 from isthmus.core import Kind, NameFilter, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.plan import AccessRule, AccessRules
 from isthmus.core.search import index
-from profile_scenes import OPEN, greeted, meeting, serve
+from profile_scenes import OPEN, greeted, meeting, names_of, result_for, serve
 
 
 def tool(name: str, description: str = "", **rest: Any) -> dict[str, Any]:
@@ -37,15 +37,7 @@ def asked(play: Dialogue, client: Client, tools: Any, **arguments: Any) -> dict[
     """Returns the result of a search."""
     request = client.asks("tools/call", {"name": "search_tools", "arguments": arguments})
     serve(play, tools)
-    (came,) = play.unexpected
-    client.is_answered(request, ...)
-    found: dict[str, Any] = came.what["result"]
-    return found
-
-
-def names_of(result: dict[str, Any]) -> list[str]:
-    found = result["structuredContent"]
-    return [entry["name"] for entry in found["tools"] + found["more"]]
+    return result_for(client, request)
 
 
 def says(result: dict[str, Any]) -> str:
