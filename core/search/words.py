@@ -49,7 +49,8 @@ def split_words(text: str, *, is_name: bool = False) -> list[str]:
     words = []
     for run in (found[0] for found in _RUN.finditer(text)):
         if run >= _FIRST_UNSPACED:
-            words += [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+            pairs = [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+            words += [pair for pair in pairs if not pair.isdigit()]
             continue
         parts = [run] if run.islower() else _HUMP.split(run)
         parts = [run] if len(parts) == 2 and not is_name else parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.core.search.synonyms import GROUPS
 from isthmus.core.search.words import STOP_WORDS, WORD_MAX_CHARS, split_words, stem
@@ -48,6 +48,7 @@ def test_words_are_cut_off_at_their_limit() -> None:
 
 
 @given(st.text())
+@example("\ua8d0")
 def test_there_are_no_more_words_than_characters(text: str) -> None:
     for is_name in (False, True):
         words = split_words(text, is_name=is_name)
