@@ -267,7 +267,7 @@ class Workspaces:
         for name in (*order.folders, *filter(None, [order.filename])):
             if not is_plain(name):
                 return _unsafe(name)
-        folder = os.path.join(self.folders(order.workspace).out, *order.folders)
+        folder = os.path.join(self.folders(order.workspace).area(order.area), *order.folders)
         await to_thread.run_sync(_make_folder, folder)
         return Allocated(os.path.join(folder, order.filename) if order.filename else folder)
 

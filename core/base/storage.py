@@ -46,13 +46,14 @@ class ForgetAll(Effect, frozen=True):
 
 
 class Allocate(Effect, frozen=True):
-    """Makes the folders in which an upstream may write a file, `folders` below the workspace's "out", each in the one
-    before. With an empty `filename` the last of them is what it may write into. Answer: `Allocated`."""
+    """Makes the folders in which an upstream may write a file: `folders` below the workspace's `area` ("out" or "ws"),
+    each in the one before. With an empty `filename` the last of them is what it may write into. Answer: `Allocated`."""
 
     ticket: Ticket
     workspace: str
     folders: tuple[str, ...]
     filename: str
+    area: str = "out"
 
 
 class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

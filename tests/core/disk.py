@@ -117,8 +117,8 @@ class Disk:
             case Sweep(workspace=workspace):
                 base = f"{ROOT}/{workspace}/"
                 self.files = {path: file for path, file in self.files.items() if not path.startswith(base)}
-            case Allocate(workspace=workspace, folders=folders, filename=filename):
-                return Allocated("/".join((ROOT, workspace, "out", *folders, *filter(None, [filename]))))
+            case Allocate(workspace=workspace, folders=folders, filename=filename, area=area):
+                return Allocated("/".join((ROOT, workspace, area, *folders, *filter(None, [filename]))))
             case Materialize():
                 return self._materialize(order)
             case Fetch(blob=blob, size_max_bytes=limit):

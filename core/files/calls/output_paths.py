@@ -1,4 +1,4 @@
-"""Paths that a tool is told to write to, all in the session's output folder.
+"""Paths that a tool is told to write to, all in the session's folders.
 
 An adapter's output argument gets a folder of its own for each call. An `artifact://new/` URI stands for the same path
 in every call of the session, so that a tool can go on with the file that an earlier call wrote.
@@ -44,7 +44,7 @@ class OutputPaths:
                 aid = self._context.mint()
                 job.name_artifact(aid)
                 filename = safe_filename(wanted, f"artifact-{aid[:8]}")
-                self._allocate(job, (aid,), filename, job.receive_allocated)
+                self._allocate(job, "out", (aid,), filename, job.receive_allocated)
         for uri in job.new_files:
             try:
                 *folders, filename = parse_new_file(uri).split("/")
@@ -54,9 +54,13 @@ class OutputPaths:
             def allocated(path: str, uri: str = uri) -> None:
                 job.receive_new_file(uri, path)
 
-            self._allocate(job, tuple(folders), filename, allocated)
+            # Where uploads are laid for it, the tool can write as well, except in the folder of uploads themselves.
+            area = "out" if job.link.plan.stage == "in" else job.link.plan.stage
+            self._allocate(job, area, tuple(folders), filename, allocated)
 
-    def _allocate(self, job: FileCall, folders: tuple[str, ...], filename: str, then: Callable[[str], None]) -> None:
+    def _allocate(
+        self, job: FileCall, area: str, folders: tuple[str, ...], filename: str, then: Callable[[str], None]
+    ) -> None:
         workspace = job.link.workspace
 
         def answered(answer: StorageAnswer) -> None:
@@ -69,7 +73,7 @@ class OutputPaths:
         job.expect_answer()
         self._workspaces.order(
             workspace,
-            lambda ticket: Allocate(ticket=ticket, workspace=workspace, folders=folders, filename=filename),
+            lambda ticket: Allocate(ticket=ticket, workspace=workspace, folders=folders, filename=filename, area=area),
             answered,
         )
 

@@ -86,7 +86,7 @@ class Outputs:
         if claims.links:
 
             def read(contents: list[InlineSource], problems: list[str]) -> None:
-                outcome.inline += contents
+                outcome.add_inline(contents)
                 job.report(*problems)
                 self._selection.look(outcome)
 
@@ -244,7 +244,7 @@ class Outputs:
 
     def _show(self, outcome: Outcome, record: StoredArtifact) -> None:
         if self._is_shown(outcome, record):
-            outcome.shown_bytes += record.size_bytes
+            outcome.show(record.size_bytes)
             self._fetch(outcome, record)
 
     def _remove(self, job: FileCall, file: SeenFile) -> None:

@@ -50,6 +50,14 @@ class Outcome:
         self.names_inputs = False
         self.shown_bytes = 0
 
+    def add_inline(self, contents: Sequence[InlineSource]) -> None:
+        """Adds content that was read from the server."""
+        self.inline += contents
+
+    def show(self, size_bytes: int) -> None:
+        """Counts the content of a file that is put into the result."""
+        self.shown_bytes += size_bytes
+
     @property
     def may_take(self) -> bool:
         """True if files may be taken: the result does not say that the call has failed."""
@@ -128,8 +136,12 @@ class Selection:
                 job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
+        uris = {path: uri for uri, path in job.new_files.items()}
         for path, problem in missing:
-            if path != job.allocated or not chosen:  # it is not missing if the tool wrote another file
+            if path in uris:
+                job.report(f"{uris[path][:160]}: no file is there")
+                job.known_files.awaits(path)
+            elif path != job.allocated or not chosen:  # it is not missing if the tool wrote another file
                 self.await_file(job, path, problem)
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:

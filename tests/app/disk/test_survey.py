@@ -86,8 +86,8 @@ def write(path: Path | str, content: bytes = b"content") -> Path:
     return path
 
 
-def seen(path: Path, *, is_busy: bool = False) -> SeenFile:
-    found = path.stat()
+def seen(path: Path | str, *, is_busy: bool = False) -> SeenFile:
+    found = os.stat(path)
     changed_at = max(found.st_mtime, found.st_ctime)
     return SeenFile(str(path), found.st_size, stamp_of(found), changed_at, is_busy)
 

@@ -64,6 +64,7 @@ def test_a_refused_name_is_made_absolute(arguments: dict[str, Any], refusal: str
         ({"name": "S"}, "Some Sheet is not absolute"),
         ({"url": "https://x/a.txt"}, "url is not absolute"),
         ({"path": "a.xlsx"}, "path must be absolute " + "x" * absolute_names.REFUSAL_MAX_CHARS),
+        ({"path": "a" * absolute_names.NAME_MAX_CHARS + ".txt"}, "path must be absolute"),
         ({"a": {"b": {"c": {"d": {"path": "a.xlsx"}}}}}, "a.xlsx must be absolute"),
     ],
 )
@@ -106,6 +107,16 @@ def test_nothing_is_made_absolute_where_the_working_directory_is_unknown() -> No
     files = scene(cwd="here")
     files.begin("t", path="a.xlsx")
     assert refuse(files, "path must be absolute") is None
+
+
+def test_only_so_many_arguments_are_looked_at() -> None:
+    files = scene()
+    names = [f"{number}.txt" for number in range(absolute_names.ENTRIES_MAX)]
+    files.begin("t", paths=names)
+    again = refuse(files, "0.txt must be absolute")
+    assert again is not None
+    changed = [name for name in again["paths"] if name.startswith("/")]
+    assert len(changed) == absolute_names.ENTRIES_MAX - 2, "the object of arguments and the list count, too"
 
 
 def test_at_the_bound_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

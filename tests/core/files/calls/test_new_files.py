@@ -89,9 +89,9 @@ def test_a_uri_without_a_usable_name_is_refused(uri: str) -> None:
     ],
 )
 def test_it_becomes_a_path_in_any_argument(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
-    files = scene()
+    files = scene(stage="ws")
     _, got = files.begin("t", **arguments)
-    out = f"{files.base}/out"
+    out = files.ws
     assert str(got).replace(out, "OUT") == str(expected)
 
 
@@ -132,7 +132,7 @@ def test_a_folder_gets_files() -> None:
 
 def test_a_file_that_was_not_written_is_told() -> None:
     files = scene()
-    assert told(files.call("t", arguments={"path": f"{NEW}a.txt"})) == "a.txt: missing"
+    assert told(files.call("t", arguments={"path": f"{NEW}a.txt"})) == f"{NEW}a.txt: no file is there"
 
 
 def test_a_uri_without_a_name_is_refused_before_the_call() -> None:
