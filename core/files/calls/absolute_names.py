@@ -29,9 +29,9 @@ within stay as they are."""
 ENTRIES_MAX: Final = 1000
 """Arguments of one call that are looked at. At it: further ones stay as they are."""
 NAME_MAX_CHARS: Final = 255
-"""Longest relative name that is made absolute: more is a text."""
+"""Longest relative name that is made absolute: more is a text. At it: the argument stays as it is."""
 REFUSAL_MAX_CHARS: Final = 4096
-"""Characters of a refusal that are read. One that is longer is the output of a tool that ran."""
+"""Longest refusal that is read: more is the output of a tool that ran. At it: nothing is made absolute."""
 
 _ABSOLUTE: Final = Pattern(r"absolut|fully[ -]qualified|绝对路径|絕對路徑|絶対パス|절대 경로", re.IGNORECASE)
 

@@ -20,6 +20,11 @@ def scene(**plan: Any) -> Scene:
     return files
 
 
+def below(depth: int) -> Any:
+    """Returns a name so many levels deep."""
+    return {"path": below(depth - 1)} if depth else "a.xlsx"
+
+
 def refuse(files: Scene, text: str) -> dict[str, Any] | None:
     """Refuses the call under way. Returns the arguments that it is sent again with, if it is."""
     content = f'{{"content":[{{"type":"text","text":"{text}"}}],"isError":true}}'
@@ -65,7 +70,7 @@ def test_a_refused_name_is_made_absolute(arguments: dict[str, Any], refusal: str
         ({"url": "https://x/a.txt"}, "url is not absolute"),
         ({"path": "a.xlsx"}, "path must be absolute " + "x" * absolute_names.REFUSAL_MAX_CHARS),
         ({"path": "a" * absolute_names.NAME_MAX_CHARS + ".txt"}, "path must be absolute"),
-        ({"a": {"b": {"c": {"d": {"path": "a.xlsx"}}}}}, "a.xlsx must be absolute"),
+        ({"a": below(absolute_names.DEPTH_MAX)}, "a.xlsx must be absolute"),
     ],
 )
 def test_a_refusal_of_another_kind_passes(arguments: dict[str, Any], refusal: str) -> None:
