@@ -24,6 +24,7 @@ from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import (
     Allocate,
     Collect,
+    Extend,
     Discard,
     Fetch,
     Materialize,
@@ -37,7 +38,7 @@ from isthmus.core.bulk import BulkEngine
 from isthmus.core.state.records import StoredArtifact, StoredUpload
 from stateless_driving import Modern, settle
 
-FALLIBLE = (Allocate, Collect, Fetch, Materialize, Survey, Save)
+FALLIBLE = (Allocate, Collect, Extend, Fetch, Materialize, Survey, Save)
 CAPABILITIES = '{"tools":{},"resources":{}}'
 
 

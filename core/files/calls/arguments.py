@@ -69,7 +69,7 @@ def tool_named(patterns: Sequence[str], name: str) -> bool:
 # --- Finding --------------------------------------------------------------------------------------------------------
 
 
-def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helper: str) -> list[Reference]:
+def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, how: str) -> list[Reference]:
     """Returns the handles at the consumers' arguments in the params of a `tools/call`, in the order they stand in.
 
     A string is one handle, a list of strings many; an argument that is absent or null holds none. A handle that several
@@ -77,7 +77,7 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
     a handle asks for a file URI where a path would be delivered.
 
     Args:
-        helper: name of the tool that offers uploads, for the advice in messages.
+        how: how to get a handle, the end of the advice in messages (`UploadTools.how`).
 
     Raises:
         ArgumentProblem: anything else is there, or more than `REFERENCES_MAX` handles. With `accept_other`, a value
@@ -85,7 +85,7 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
     """
     found: dict[int, Reference] = {}
     for consumer in consumers:
-        search = _Search(params, consumer, helper)
+        search = _Search(params, consumer, how)
         for path in consumer.arguments:
             for reference in search.at(path):
                 found.setdefault(reference.start, reference)
@@ -100,14 +100,11 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
 class _Search:
     """The search for the handles that one consumer takes."""
 
-    def __init__(self, params: bytes, consumer: UploadConsumer, helper: str) -> None:
+    def __init__(self, params: bytes, consumer: UploadConsumer, how: str) -> None:
         self._params = params
         self._consumer = consumer
         self._schemes = (consumer.uri_scheme, UPLOAD_SCHEME, ARTIFACT_SCHEME)
-        self._advice = (
-            f"To pass a file: call {helper}, POST the file to the upload_url it gives, and pass the upload handle from "
-            "the response."
-        )
+        self._advice = f"To pass a file: {how}."
 
     def at(self, path: str) -> Iterator[Reference]:
         for place in _places(self._params, f"arguments.{path}"):

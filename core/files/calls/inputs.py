@@ -23,6 +23,7 @@ from . import arguments, mentions, offers
 from .arguments import ArgumentProblem, Reference
 from .job import FileCall, FileInput
 from .mentions import Mention
+from .upload_tools import UploadTools
 from .uris import link_to, uri_of
 
 ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
@@ -64,10 +65,10 @@ class Inputs:
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
-        helper = job.link.session_of(job.exchange).tool_shown(offers.helper_name(server.id))
+        tools = offers.upload_tools(self._context, job.link.session_of(job.exchange), server.id)
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
-        references = arguments.find_references(params, job.consumers, helper=helper)
+        references = arguments.find_references(params, job.consumers, how=tools.how)
         mentioned: list[Mention] = []
         if not job.consumers and server.auto_files is not None:
             limit = arguments.REFERENCES_MAX
@@ -75,7 +76,7 @@ class Inputs:
         job.receive_found(references, mentioned)
         all_found: list[Reference | Mention] = [*references, *mentioned]
         for found in all_found:
-            self._resolve(job, found, helper)
+            self._resolve(job, found, tools)
 
     def _check_no_files(self, job: FileCall, params: bytes) -> None:
         """Checks that the arguments that take files hold nothing but artifacts, since uploads are switched off.
@@ -85,7 +86,7 @@ class Inputs:
         """
         for consumer in job.consumers:
             try:
-                found = arguments.find_references(params, [consumer], helper="")
+                found = arguments.find_references(params, [consumer], how="")
                 has_uploads = any(reference.kind == "upload" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
@@ -93,7 +94,7 @@ class Inputs:
                 name = ", ".join(consumer.arguments)
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
-    def _resolve(self, job: FileCall, found: Reference | Mention, helper: str) -> None:
+    def _resolve(self, job: FileCall, found: Reference | Mention, tools: UploadTools) -> None:
         key = _key(found)
         if key in job.inputs:
             return
@@ -107,8 +108,7 @@ class Inputs:
                 again = "Call the tool that made it again, or upload the file."
                 raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")
             raise ArgumentProblem(
-                f"Unknown upload handle {found.text[:160]}: {why}. "
-                f"Call {helper}, upload the file, and pass the handle from its response."
+                f"Unknown upload handle {found.text[:160]}: {why}. Upload the file again: {tools.how}."
             )
         self._file_store.pin(entry)
         job.add_input(key, entry)
