@@ -373,8 +373,8 @@ class Collected(Answer, frozen=True):
 
 
 class Extended(Answer, frozen=True, omit_defaults=True):
-    """The answer to `Extend`: the draft has `size_bytes`. `sha256` is the digest of the whole file once it is a blob; ""
-    before."""
+    """The answer to `Extend`: the draft has `size_bytes`. `sha256` is the digest of the whole file once it is a blob;
+    "" before."""
 
     size_bytes: int
     sha256: str = ""

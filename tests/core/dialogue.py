@@ -120,6 +120,8 @@ class Dialogue:
         self.now = 100.0
         self.records: dict[str, bytes] = {}  # of its storage
         self.drafts: dict[str, bytes] = {}  # and what it was given part by part
+        self.is_late = False  # parts are stored only by `catches_up`
+        self.late: list[Extend] = []
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.headers: dict[ChannelId, Headers] = {}  # and headers of a kind of their own
         self.audited: list[str] = []  # lines of the audit log
@@ -155,6 +157,12 @@ class Dialogue:
 
     def denies(self, decide: Decide, text: str = "no", **rest: Any) -> None:
         self.happens(lambda now: self.engine.receive_answer(decide.ticket, Denied(text, **rest), now))
+
+    def catches_up(self) -> None:
+        """The storage stores the parts that it was given while it was late."""
+        self.is_late = False
+        while self.late:
+            self.carry_out([self.late.pop(0)])
 
     def stops(self) -> None:
         self.happens(self.engine.receive_stop)
@@ -219,6 +227,9 @@ class Dialogue:
             if isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
+        if isinstance(order, Extend) and self.is_late:
+            self.late.append(order)
+            return []
         if isinstance(order, Extend):
             draft = self.drafts.setdefault(order.blob, b"") + order.data
             assert len(draft) == order.offset + len(order.data)

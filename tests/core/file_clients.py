@@ -24,8 +24,8 @@ from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import (
     Allocate,
     Collect,
-    Extend,
     Discard,
+    Extend,
     Fetch,
     Materialize,
     Save,

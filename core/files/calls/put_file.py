@@ -157,8 +157,8 @@ def read_part(arguments: bytes | None, tools: UploadTools, *, part_max_bytes: in
     if len(data) > part_max_bytes:
         link = f", or call {tools.link} and send the file over HTTP" if tools.link else ""
         raise ArgumentFault(
-            f"The content has {len(data)} bytes, and one call takes at most {part_max_bytes}: send it in several parts, "
-            f"all but the last with more: true{link}."
+            f"The content has {len(data)} bytes, and one call takes at most {part_max_bytes}: send it in several "
+            f"parts, all but the last with more: true{link}."
         )
     return Part(data, given.get("filename", ""), None, append_to, is_last, sha256)
 

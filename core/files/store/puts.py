@@ -1,10 +1,10 @@
 """Uploads whose content comes in messages: in one piece, or in parts that follow one another.
 
-A draft is an upload of which more is to come. The token of a draft names the draft and how many bytes it has, so a part
-that is sent twice, or too early, is refused and changes nothing. One part is stored at a time. Room is reserved for what
-has come. A draft ends with its session, when no part comes for `upload_draft_ttl_s`, or after `upload_draft_max_s`; then
-nothing is left of it. That of a client without sessions can be continued by any client of its principal that has the
-token.
+A draft is an upload of which more is to come. The token of a draft names the draft and how many bytes it has, so that
+a part which is sent twice, or too early, is refused and changes nothing. One part is stored at a time. Room is reserved
+for what has come. A draft ends with its session, when no part comes for `upload_draft_ttl_s`, or after
+`upload_draft_max_s`; then nothing is left of it. That of a client without sessions can be continued by any client of
+its principal that has the token.
 """
 
 from __future__ import annotations
