@@ -15,6 +15,7 @@ from ..state.session import Session
 from ..state.storage_orders import StorageOrders
 from ..upstream.upstream import Upstream
 from .calls.calls import Calls
+from .calls.inline_inputs import InlineInputs
 from .calls.linked_resources import LinkedResources
 from .calls.put_file import PutCalls
 from .plane import FilePlane
@@ -56,7 +57,8 @@ class Files(Feature):
         )
         self._workspaces = workspaces = WorkspaceOrders(context, storage_orders, is_used=sessions.has_workspace)
         linked_resources = LinkedResources(context, upstream.writer)
-        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources)
+        inline_inputs = InlineInputs(context, file_store, puts)
+        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs)
         self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
         put_calls = PutCalls(context, puts)
         self._plane = plane = FilePlane(context, file_store, nonces, calls, resources, linked_resources, put_calls)

@@ -23,6 +23,7 @@ from ...jsonrpc.envelope import text_of
 from ...jsonrpc.paths import Place, walk
 from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
 from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
+from .inline_content import is_inline
 
 REFERENCES_MAX: Final = 256
 """Handles in one call. Tools take a handful; each one costs a record to load and a file to place. At it: the call is
@@ -37,7 +38,8 @@ _SEEN_MAX: Final = 80
 class Reference(NamedTuple):
     """A handle in the params: its JSON string is `params[start:stop]`, and `text` what that decodes to.
 
-    `uid` names the upload, or the artifact, of session `sid`. `label` is the argument (`files[0].path`) and `deliver`
+    `uid` names the upload, or the artifact, of session `sid`. Where content stands in a handle's place (`inline`),
+    `uid` is where it begins, and `sid` and `text` are empty. `label` is the argument (`files[0].path`) and `deliver`
     what is to stand in it.
     """
 
@@ -46,7 +48,7 @@ class Reference(NamedTuple):
     sid: str
     uid: str
     text: str
-    kind: Literal["upload", "artifact"] = "upload"
+    kind: Literal["upload", "artifact", "inline"] = "upload"
     label: str = ""
     deliver: Deliver = Deliver.PATH
 
@@ -138,8 +140,11 @@ class _Search:
     def _reference(self, raw: bytes, start: int, label: str) -> Iterator[Reference]:
         if self._is_other(raw):
             return
-        text = readable_text(raw) or ""
         deliver = self._consumer.deliver
+        if is_inline(raw):
+            yield Reference(start, start + len(raw), "", str(start), "", "inline", label, deliver)
+            return
+        text = readable_text(raw) or ""
         bare = text
         if text.startswith(FILE_PREFIX) and text.removeprefix(FILE_PREFIX).startswith(self._schemes):
             bare = text.removeprefix(FILE_PREFIX)

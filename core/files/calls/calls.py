@@ -19,6 +19,7 @@ from ..store.filenames import safe_filename
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, claims, tool_hints
+from .inline_inputs import InlineInputs
 from .inputs import Inputs
 from .job import FileCall, OutputRule, rule_of
 from .linked_resources import LinkedResources
@@ -37,12 +38,13 @@ class Calls:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         linked_resources: LinkedResources,
+        inline_inputs: InlineInputs,
     ) -> None:
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
         self._workspaces = workspaces
-        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered)
+        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered, inline_inputs)
         self._result_rewriter = ResultRewriter(context, file_store)
         self._outputs = Outputs(
             context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
@@ -71,7 +73,7 @@ class Calls:
             self._inputs.find(job)
         except arguments.ArgumentProblem as problem:
             job.fail(str(problem))
-        if not job.inputs and rule is None and job.problem is None:
+        if not (job.inputs or job.inline) and rule is None and job.problem is None:
             return False
         self._jobs[exchange.key] = job
         self._known_files_by_workspace[link.workspace] = job.known_files

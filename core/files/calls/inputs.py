@@ -21,6 +21,7 @@ from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
 from .arguments import ArgumentProblem, Reference
+from .inline_inputs import InlineInputs, find_data_uris
 from .job import FileCall, FileInput
 from .mentions import Mention
 from .upload_tools import UploadTools
@@ -47,7 +48,9 @@ class Inputs:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         answered: Callable[[FileCall], None],
+        inline_inputs: InlineInputs,
     ) -> None:
+        self._inline_inputs = inline_inputs
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
@@ -73,8 +76,12 @@ class Inputs:
         if not job.consumers and server.auto_files is not None:
             limit = arguments.REFERENCES_MAX
             mentioned = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+            hints = (job.link.tools.hints or {}).get(job.tool)
+            if hints is not None and self._context.plan.uploads_enabled:
+                mentioned += find_data_uris(params, hints, limit=limit - len(mentioned))
         job.receive_found(references, mentioned)
         all_found: list[Reference | Mention] = [*references, *mentioned]
+        self._inline_inputs.read(job, all_found, tools)
         for found in all_found:
             self._resolve(job, found, tools)
 
@@ -87,7 +94,7 @@ class Inputs:
         for consumer in job.consumers:
             try:
                 found = arguments.find_references(params, [consumer], how="")
-                has_uploads = any(reference.kind == "upload" for reference in found)
+                has_uploads = any(reference.kind != "artifact" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
             if has_uploads:
@@ -96,7 +103,7 @@ class Inputs:
 
     def _resolve(self, job: FileCall, found: Reference | Mention, tools: UploadTools) -> None:
         key = _key(found)
-        if key in job.inputs:
+        if key in job.inputs or found.kind == "inline":
             return
         session = job.link.session_of(job.exchange)
         user = user_of(self._context, session)
@@ -116,7 +123,21 @@ class Inputs:
     # --- Orders -----------------------------------------------------------------------------------------------------
 
     def order(self, job: FileCall) -> None:
-        """Orders the files to be placed where the server sees them, or to be read, as their arguments need."""
+        """Orders the files to be placed where the server sees them, or to be read, as their arguments need. Content in
+        the arguments is stored before."""
+        if not job.inline:
+            self._order(job)
+            return
+
+        def stored() -> None:
+            if not job.is_over and job.problem is None:
+                self._order(job)
+            self._answered(job)
+
+        job.expect_answer()
+        self._inline_inputs.store(job, stored)
+
+    def _order(self, job: FileCall) -> None:
         on_disk = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}

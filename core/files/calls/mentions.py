@@ -77,7 +77,7 @@ class Mention(NamedTuple):
         start, stop: the handle is `params[start:stop]`, with the `file://` before it, escapes and all.
         label: the argument (`files[0].path`). Where it stands in JSON within a string, the label goes on into that.
         key: the name of the last member in the label.
-        kind: the kind of file it stands for.
+        kind: the kind of file it stands for; or content stands in its place (`inline_inputs`).
         sid, id: the session, and the upload or artifact.
         text: the decoded handle, without what is before it.
         is_whole: the string holds nothing else.
@@ -89,7 +89,7 @@ class Mention(NamedTuple):
     stop: int
     label: str
     key: str
-    kind: Literal["upload", "artifact"]
+    kind: Literal["upload", "artifact", "inline"]
     sid: str
     id: str
     text: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +15,7 @@ from ...state.context import Context
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Link
 from ..store.puts import Outcome, Part, Problem, Progress, Puts
+from .inline_content import decoded_base64
 from .offers import put_name, reply_of, upload_tools
 from .upload_tools import UploadTools
 
@@ -189,14 +188,6 @@ def _content(given: dict[str, Any], *, may_be_absent: bool) -> bytes:
             "with padding, or pass the content as text."
         )
     return content
-
-
-def decoded_base64(text: str) -> bytes | None:
-    """Returns what a text in standard base64 stands for; None if it is none. Line breaks are ignored."""
-    try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return None
 
 
 def put_result(outcome: Outcome, scheme: str) -> bytes:
