@@ -23,6 +23,7 @@ from .inline_inputs import InlineInputs
 from .inputs import Inputs
 from .job import FileCall, OutputRule, rule_of
 from .linked_resources import LinkedResources
+from .missing_inputs import MissingInputs
 from .outputs import CLOCK_SLACK_S, Outputs
 from .result_rewriter import AREAS, ResultRewriter
 from .workspace_files import KnownFiles
@@ -49,6 +50,7 @@ class Calls:
         self._outputs = Outputs(
             context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
         )
+        self._missing_inputs = MissingInputs(context, storage_orders)
         self._jobs: dict[ExchangeKey, FileCall] = {}
         self._known_files_by_workspace: dict[str, KnownFiles] = {}
 
@@ -231,7 +233,9 @@ class Calls:
             # Nothing is collected, but the paths of the files that the call was given must not be shown.
             self._finish(job, self._result_rewriter.reworded(job, result))
             return True
-        self._outputs.take(job, job.rule, result)
+        rule = job.rule
+        if not self._missing_inputs.look(job, result, lambda advised: self._outputs.take(job, rule, advised)):
+            self._outputs.take(job, rule, result)
         return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------

@@ -154,7 +154,9 @@ def test_the_upload_helper_goes_by_the_name_that_clients_have() -> None:
         server.is_greeted(able=CAN)
         server.answers(server.is_asked("tools/list"), {"tools": [{"name": "eat", "inputSchema": {"type": "object"}}]})
     tools = {tool["name"]: tool for tool in outcome(alice, listed)["tools"]}
-    assert f"call alpha__alpha_put_file with its content, or alpha__alpha_{HELPER}" in tools["alpha__eat"]["description"]
+    assert (
+        f"call alpha__alpha_put_file with its content, or alpha__alpha_{HELPER}" in tools["alpha__eat"]["description"]
+    )
     guide = alice.asks("resources/read", {"uri": "beta+doc://upload_workflow.md"})
     assert f"Call `beta__beta_{HELPER}`" in outcome(alice, guide)["contents"][0]["text"]
 
