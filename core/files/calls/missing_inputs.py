@@ -64,6 +64,8 @@ class MissingInputs:
         params = job.exchange.params if job.original_params is None else job.original_params
         arguments = envelope.member_of(params, "arguments")
         values = list(_file_arguments(arguments, self._context.limits.arguments_read_max))
+        handles = [mention.text for mention in job.mentions if mention.text]  # their files are there
+        values = [value for value in values if not any(handle in value for handle in handles)]
         paths = [value for value in values if not _OF_CLIENTS.match(value)]
         named = tuple(tuple(to_here(path, plan.shared) for path in spellings(value)) for value in paths)
         if not paths:
