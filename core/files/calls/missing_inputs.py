@@ -2,7 +2,8 @@
 
 No path is refused before a call, since the server may well be able to open it. Only when a tool says that something was
 not found, or not permitted, and an argument names a file that is not among those of the session, the error gets one
-more text: what the server cannot read, and how to pass a file.
+more text: what the server cannot read, and how to pass a file. So does any error over a name that only a client can
+have for a file, such as `sandbox:/mnt/data/x`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ TEXT_MAX_CHARS: Final = 16 * 1024
 
 _NOT_THERE: Final = Pattern(
     r"no such|not (?:be )?found|no file|not exist|n't exist|not (?:be )?(?:read|open|access|locate)"
-    r"|not a (?:valid )?file|(?:cannot|can't|could not|couldn't|unable to|failed to) (?:find|open|read|access|locate|load)|missing"
+    r"|not a (?:valid )?file|missing"
+    r"|(?:cannot|can't|could not|couldn't|unable to|failed to) (?:find|open|read|access|locate|load)"
     r"|ENOENT|EACCES|denied|outside|not (?:allowed|permitted|accessible)|invalid (?:file ?)?path",
     re.IGNORECASE,
 )
@@ -59,14 +61,15 @@ class MissingInputs:
         plan = job.link.plan
         if plan.auto_files is None or job.consumers or not self._context.plan.uploads_enabled:
             return False
-        if not _says_missing(result) or _WRITES.match(job.tool):
+        if take(result, readable_members(result).get("isError")) != b"true" or _WRITES.match(job.tool):
             return False
         params = job.exchange.params if job.original_params is None else job.original_params
         arguments = envelope.member_of(params, "arguments")
         values = list(_file_arguments(arguments, self._context.limits.arguments_read_max))
         handles = [mention.text for mention in job.mentions if mention.text]  # their files are there
         values = [value for value in values if not any(handle in value for handle in handles)]
-        paths = [value for value in values if not _OF_CLIENTS.match(value)]
+        paths = [value for value in values if not _OF_CLIENTS.match(value)] if _says_missing(result) else []
+        values = [value for value in values if value in paths or _OF_CLIENTS.match(value)]
         named = tuple(tuple(to_here(path, plan.shared) for path in spellings(value)) for value in paths)
         if not paths:
             if values:
@@ -95,11 +98,8 @@ class MissingInputs:
 
 
 def _says_missing(result: bytes) -> bool:
-    """True if a result is an error, and its text says that something was not found or not permitted."""
-    spans = readable_members(result)
-    if take(result, spans.get("isError")) != b"true":
-        return False
-    blocks = readable_elements(take(result, spans.get("content")))[:BLOCKS_MAX]
+    """True if the text of an error says that something was not found or not permitted."""
+    blocks = readable_elements(take(result, readable_members(result).get("content")))[:BLOCKS_MAX]
     return any(_NOT_THERE.search((member_text(block, "text") or "")[:TEXT_MAX_CHARS]) for block in blocks)
 
 

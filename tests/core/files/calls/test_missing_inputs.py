@@ -57,6 +57,11 @@ def test_errors_that_speak_of_a_missing_file(text: str) -> None:
     assert len(failing(text, path="/home/me/a.pdf")) == 2
 
 
+@each_row("value", ["sandbox:/mnt/data/x.csv", "attachment://a.pdf", "upload://a.pdf"])
+def test_a_name_that_no_server_knows_is_explained_whatever_the_error_says(value: str) -> None:
+    assert failing("Unsupported URI scheme", uri=value)[1].startswith(f"This server cannot read {value}. ")
+
+
 @each_row(
     ("text", "tool", "arguments"),
     [
