@@ -9,6 +9,7 @@ is known to take files, `mentions` finds handles anywhere.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
@@ -96,7 +97,11 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, how: 
                         f"Argument {path}: got more than {REFERENCES_MAX} upload handles, expected at most "
                         f"{REFERENCES_MAX} in one call."
                     )
-    return [found[start] for start in sorted(found)]
+    ordered = [found[start] for start in sorted(found)]
+    for outer, inner in itertools.pairwise(ordered):
+        if inner.start < outer.stop:
+            raise ArgumentProblem(f"Argument {inner.label}: got a file within the content of another, {outer.label}.")
+    return ordered
 
 
 class _Search:

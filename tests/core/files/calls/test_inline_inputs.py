@@ -125,6 +125,13 @@ def test_bad_content_is_refused_with_what_to_do(value: object, text: str) -> Non
     assert not scene.disk.blobs and not scene.disk.drafts
 
 
+def test_a_file_within_the_content_of_another_is_refused() -> None:
+    consumers = tuple(UploadConsumer(tools=("t",), file_path_argument=path) for path in ("p", "p.q"))
+    scene = Scene(ServerPlan(id="s", kind=Kind.PIPE, consumers=consumers))
+    told = refusal(scene, p={"uri": "a", "text": "b", "q": "data:,c"})
+    assert told == "Argument p.q: got a file within the content of another, p."
+
+
 def test_content_counts_as_uploads_do() -> None:
     scene = Scene(adapted("p[*]"), limits=Limits(session_storage_max_bytes=5))
     assert "storage is full" in refusal(scene, p=["data:,abc", "data:,def"])
