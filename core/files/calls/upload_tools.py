@@ -18,7 +18,7 @@ class UploadTools(NamedTuple):
 
     @property
     def either(self) -> str:
-        """Both names, or the one that there is."""
+        """The two names, or the one that there is."""
         return f"{self.put} or {self.link}" if self.link else self.put
 
     @property

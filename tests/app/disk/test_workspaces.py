@@ -185,7 +185,7 @@ async def test_records_come_and_go(tmp_path: Path, blobs: Blobs) -> None:
 
 
 async def test_parts_make_a_blob(tmp_path: Path, blobs: Blobs) -> None:
-    """Nothing is seen of it before the last part. A part for another place is refused, and changes nothing."""
+    """The blob is not seen before the last part. A part for another place is refused, and changes nothing."""
     work = build(tmp_path, blobs)
     assert await work.carry_out(Extend(T, "b", 0, b"one,")) == Extended(4)
     assert await blob(blobs, "b") is None
