@@ -94,7 +94,11 @@ class Calls:
         if auto is None:
             return None
         return OutputRule(
-            auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes
+            auto,
+            auto.expose_as_resource,
+            rewrite_text=auto.rewrite_text,
+            inline_text_bytes=auto.inline_text_bytes,
+            links=auto.links,
         )
 
     def _known_files(self, link: Link) -> KnownFiles:
