@@ -6,7 +6,7 @@ import posixpath
 from typing import Final
 
 from ...base.path_mapping import to_there
-from ...base.plan import Plan
+from ...base.plan import Links, Plan
 from ...state.context import Context
 from ..store import handles
 from ..store.store import FileStore
@@ -29,7 +29,8 @@ class ResultRewriter:
     def attached(self, job: FileCall, rule: OutputRule, result: bytes) -> bytes:
         """Returns the result with the collected files, and with the content of some of them."""
         session = job.link.session_of(job.exchange)
-        shown = [describe(self._context, session, record) for record in job.artifacts]
+        made = {entry.aid: entry for _, entry in job.known_files.entries() if entry.aid}
+        shown = [describe(self._context, session, record, made.get(record.aid)) for record in job.artifacts]
         raw: list[bytes] = []
         inline: list[tuple[Artifact, str]] = []
         for one in shown:
@@ -43,8 +44,15 @@ class ResultRewriter:
                 inline.append((one, data.decode()))
             except UnicodeDecodeError:
                 continue
-        links = session.features.resource_links
-        return attach(result, shown, resource_links=links, raw=raw, inline=inline)
+        return attach(
+            result,
+            shown,
+            resource_links=session.features.resource_links and rule.links is not Links.TEXT,
+            has_texts=rule.links is not Links.RESOURCE_LINK,
+            may_extend=rule.rewrite_text,
+            raw=raw,
+            inline=inline,
+        )
 
     def _is_there(self, uri: str, scheme: str) -> bool:
         """True if the URI that a client would use still leads to a file."""
