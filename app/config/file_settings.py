@@ -12,8 +12,8 @@ from .value_types import InlineSize, Texts, about
 
 NAMES: Final = "Names of tools, or patterns with *, ? and [...]."
 LINKS: Final = (
-    "How results lead to an artifact: a resource_link block, a text with its URI or download link, or both. text is for "
-    "clients that turn a result with a resource_link into an error, as those of AutoGen and Semantic Kernel do."
+    "How results lead to an artifact: a resource_link block, a text with its URI or download link, or both. text is "
+    "for clients that turn a result with a resource_link into an error, as those of AutoGen and Semantic Kernel do."
 )
 
 

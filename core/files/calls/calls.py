@@ -236,6 +236,14 @@ class Calls:
         self._outputs.take(job, job.rule, result)
         return True
 
+    def without_paths(self, link: Link, message: bytes) -> bytes:
+        """See `ResultRewriter`."""
+        return self._result_rewriter.without_paths(link, message)
+
+    def with_path(self, link: Link, uri: str) -> str:
+        """See `ResultRewriter`."""
+        return self._result_rewriter.with_path(link, uri)
+
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, exchange: Exchange) -> None:

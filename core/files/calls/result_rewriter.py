@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from ...base.path_mapping import to_there
 from ...base.plan import Links, Plan
 from ...state.context import Context
+from ...state.link import Link
 from ..store import handles
 from ..store.store import FileStore
 from . import path_rewriter
 from .artifact import Artifact, attach, raw_block
 from .job import FileCall, OutputRule
+from .session_paths import ROOT, SessionPaths
 from .uris import describe
 
 AREAS: Final = ("ws", "out", "in")
@@ -65,20 +69,75 @@ class ResultRewriter:
         folders."""
         shared = job.link.plan.shared
         known: list[path_rewriter.KnownPath] = []
+        outside: list[str] = []
         taken = {record.aid for record in job.artifacts}
+        base = f"{self._context.plan.workspaces_path}/{job.link.workspace}/"
         for path, entry in job.known_files.entries():
             if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(path_rewriter.KnownPath(paths, entry.uri, has_name=entry.aid in taken))
-        folders = folders_of(self._context.plan, job)
-        base = f"{self._context.plan.workspaces_path}/{job.link.workspace}"
-        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
+                if not path.startswith(base):
+                    outside += paths
         hints = (job.link.tools.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
-        cwd = to_there(_cwd(job, folders), shared)
-        prefix = self._context.plan.tmp_prefix
-        called = {f"{prefix}{job.link.workspace}": "tmp"} if prefix else path_rewriter.NO_NAMES
-        return path_rewriter.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema, called=called)
+        places = self._places(job.link)
+        result = path_rewriter.reword_result(
+            result, known, cwd=places.cwd, folders=places.folders, output_schema=schema, called=places.called
+        )
+        return self._session_paths(job.link, known, outside).removed(result, has_schema=schema is not None)
+
+    def without_paths(self, link: Link, message: bytes) -> bytes:
+        """Returns the JSON of a message of a server with `files: auto` without paths of the session's folders."""
+        auto = link.plan.auto_files
+        if auto is None or not auto.rewrite_text or link.workspace.encode() not in message:
+            return message
+        return self._session_paths(link).removed(message)
+
+    def with_path(self, link: Link, uri: str) -> str:
+        """Returns the URI that the server knows in place of one that `without_paths` has changed."""
+        prefix = f"file://{ROOT}/"
+        auto = link.plan.auto_files
+        if auto is None or not auto.rewrite_text or not uri.startswith(prefix):
+            return uri
+        for path, shown in self._places(link).shown.items():
+            if uri.startswith(f"file://{shown}/"):
+                return f"file://{quote(path)}{uri.removeprefix('file://' + shown)}"
+        return uri
+
+    def _session_paths(
+        self, link: Link, known: Sequence[path_rewriter.KnownPath] = (), outside: Sequence[str] = ()
+    ) -> SessionPaths:
+        places = self._places(link)
+        reworder = path_rewriter.Reworder(known, places.cwd, places.folders, places.called)
+        return SessionPaths(places.shown, reworder, tuple(outside))
+
+    def _places(self, link: Link) -> _Places:
+        shared, prefix = link.plan.shared, self._context.plan.tmp_prefix
+        base = f"{self._context.plan.workspaces_path}/{link.workspace}"
+        folders = {name: f"{base}/{name}" for name in AREAS}
+        tmp = f"{prefix}{link.workspace}"
+        return _Places(
+            cwd=to_there(_cwd(link, folders), shared),
+            folders=tuple(to_there(folder, shared) for folder in (*folders.values(), base)),
+            called={tmp: "tmp"} if prefix else path_rewriter.NO_NAMES,
+            shown={**({tmp: f"{ROOT}/tmp"} if prefix else {}), to_there(base, shared): ROOT, base: ROOT},
+        )
+
+
+class _Places(NamedTuple):
+    """The folders of a session.
+
+    Attributes:
+        cwd: the working directory of the server as it sees it; "" if that is not known.
+        folders: the session's own folders as it sees them.
+        called: others, and what paths below them begin with in texts.
+        shown: what stands for each elsewhere, the most special first.
+    """
+
+    cwd: str
+    folders: tuple[str, ...]
+    called: Mapping[str, str]
+    shown: Mapping[str, str]
 
 
 def folders_of(plan: Plan, job: FileCall) -> dict[str, str]:
@@ -87,9 +146,9 @@ def folders_of(plan: Plan, job: FileCall) -> dict[str, str]:
     return {name: f"{base}/{name}" for name in AREAS}
 
 
-def _cwd(job: FileCall, folders: dict[str, str]) -> str:
+def _cwd(link: Link, folders: dict[str, str]) -> str:
     """Returns the working directory of the server as far as it is known; "" if it is not an absolute path."""
-    cwd = job.link.plan.cwd or "{ws}"
+    cwd = link.plan.cwd or "{ws}"
     for name, folder in folders.items():
         cwd = cwd.replace("{" + name + "}", folder)
     return posixpath.normpath(cwd) if cwd.startswith("/") else ""
