@@ -677,6 +677,7 @@ def test_an_artifact_is_collected_saved_and_described() -> None:
         "sha256": "ab" * 32,
         "expose_as_resource": True,
         "expires_at": "2001-09-09T02:48:20Z",
+        "version": 1,
     }
     assert save.expires_at_unix == UNIX_AT_ZERO + 100 + 3600
     assert save.key == f"artifact/{sid}/{aid}"
