@@ -59,7 +59,7 @@ def shown(result: Any, schema: object = None) -> Any:
         ({"content": [{"type": "text", "text": f"host:{CWD}/x x{CWD}/y"}]}, "host:./x x/session/ws/y"),
         ({"content": [{"type": "text", "text": f"~/workspaces/{ID}/ws"}]}, "/session/ws"),
         ({"content": [{"type": "text", "text": f"in /srv//isthmus/workspaces/{ID}"}]}, "in /session"),
-        ({"content": [{"type": "text", "text": f"?at=%2fsrv%2fisthmus%2fworkspaces%2f{ID}%2fws"}]}, "?at=%2fsession%2fws"),
+        ({"_meta": [f"q/?at=%2fsrv%2fisthmus%2fworkspaces%2f{ID}%2fws"]}, "q/?at=%2fsession%2fws"),
         ({"content": [{"type": "text", "text": f"q/%2Fdata%2F%C3%BC%20b%2F{ID}%2Fx"}]}, "q/%2Fsession%2Fx"),
         ({"structuredContent": {"x": f"https://h{CWD}/x"}}, "https://h/session/ws/x"),
     ],
