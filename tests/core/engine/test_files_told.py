@@ -13,8 +13,9 @@ from isthmus.core.base.plan import ArtifactProducer, AutoFiles, Kind, Links, Loc
 LINKED = "resource_link"
 
 
-def opened(auto: AutoFiles = AutoFiles(), **more: Any) -> Scene:
-    return Scene(ServerPlan(id="auto", kind=Kind.PIPE, auto_files=auto, **more), tmp_prefix="/var/i-")
+def opened(**auto: Any) -> Scene:
+    plan = ServerPlan(id="auto", kind=Kind.PIPE, auto_files=AutoFiles(**auto))
+    return Scene(plan, tmp_prefix="/var/i-")
 
 
 def told(result: dict[str, Any]) -> list[str]:
@@ -46,7 +47,7 @@ def test_a_result_leads_to_its_file_as_configured(
 
 
 def test_with_texts_only_a_small_text_file_is_a_text_too() -> None:
-    result = opened(AutoFiles(links=Links.TEXT)).call("run", writes={"a.txt": b"hello"})
+    result = opened(links=Links.TEXT).call("run", writes={"a.txt": b"hello"})
     assert told(result) == ["done", "<uri 0>:\nhello", "a.txt: <url 0>"]
 
 
@@ -110,7 +111,7 @@ def test_no_path_of_the_session_is_left_in_a_result() -> None:
 
 def test_a_linked_file_is_read_by_the_uri_that_is_shown() -> None:
     scene = opened()
-    scene.call("run", "x", **{"_meta": {}})
+    scene.call("run", "x", _meta={})
     for shown, real in (
         ("ws/b%20c", f"{scene.base}/ws/b%20c"),
         ("tmp/d", f"/var/i-{scene.base.removeprefix('/w/')}/d"),
@@ -166,7 +167,7 @@ def test_lists_of_resources_and_servers_without_rewriting_keep_their_paths() -> 
     channel = scene.client.request('"list"', "resources/list")
     scene.world.answer(scene.world.take_sent("resources/list"), json.dumps(listed))
     assert listed["resources"][0] in scene.only_message(channel)["resources"]
-    scene = opened(AutoFiles(rewrite_text=False))
+    scene = opened(rewrite_text=False)
     uri = f"file://{scene.ws}/a"
     channel = scene.client.request('"read"', "resources/read", json.dumps({"uri": uri}))
     scene.world.answer(scene.world.take_sent("resources/read"), json.dumps({"contents": [{"uri": uri, "text": ""}]}))

@@ -36,7 +36,7 @@ def test_noting_again_replaces_what_was_known() -> None:
 
 
 def test_artifacts_of_one_path_are_counted() -> None:
-    """What is noted between them, such as a file too large to be taken, changes neither the count nor the last URI."""
+    """A file that is noted without an artifact changes neither the count nor the last URI."""
     known_files = KnownFiles(8)
     made = []
     for stamp, uri in (("1", "artifact://1"), ("2", ""), ("3", "artifact://3"), ("4", "artifact://4")):
