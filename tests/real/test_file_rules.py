@@ -732,7 +732,7 @@ def test_features_that_are_off_are_absent(tmp_path: Path) -> None:
             assert "download_url" not in artifact
             assert client.listed() == []
             sid, aid = artifact["artifact_uri"].split("/")[3:5]
-            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?mcp_artifact_exp=9999999999&mcp_artifact_sig={'0' * 64}"
+            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?exp=9999999999&sig={'0' * 22}"
             assert fetch(proxy.base_url + path).status == 404
 
             offer = client.offer()

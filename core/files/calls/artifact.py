@@ -195,7 +195,7 @@ def _told(artifacts: Sequence[Artifact], shown: Sequence[bytes], *, can_extend: 
             lines.append(f"File: {uri}{more}")
             is_named, more = True, ""
         if url is not None:
-            added.append(f"{artifact.filename}{more}: {url}" if is_named else f"{uri}{more}, download: {url}")
+            added.append(f"Download{more}: {url}" if is_named else f"{uri}{more}, download: {url}")
         elif more or not is_named:
             added.append(f"{uri}{more}")
     return lines, added

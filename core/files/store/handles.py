@@ -114,12 +114,12 @@ def sign_download(
     key: bytes, *, server: str, sid: str, artifact: str, filename: str, expires_at_unix: int
 ) -> dict[str, str]:
     """Returns the query parameters of a link that allows reading one artifact under one name until it expires. Models
-    read and repeat it, so its signature is short."""
+    read and repeat it, so it is short."""
     assert "\n" not in filename, "file names are made safe before they are signed"
     expiry = str(expires_at_unix)
     return {
-        "mcp_artifact_exp": expiry,
-        "mcp_artifact_sig": _shortened(_signature(key, "artifact", server, sid, artifact, filename, expiry)),
+        "exp": expiry,
+        "sig": _shortened(_signature(key, "artifact", server, sid, artifact, filename, expiry)),
     }
 
 
@@ -133,8 +133,9 @@ def check_download(
     filename: str,
     now_unix: float,
 ) -> str | None:
-    """Returns why a download link is refused, as `check_upload` does."""
-    expiry, signature = query.get("mcp_artifact_exp"), query.get("mcp_artifact_sig")
+    """Returns why a download link is refused, as `check_upload` does. Longer names of the parameters are those of links
+    that were given out before."""
+    expiry, signature = (query.get(name, query.get(f"mcp_artifact_{name}")) for name in ("exp", "sig"))
     if expiry is None or signature is None:
         return "missing"
     return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)

@@ -1070,9 +1070,9 @@ def test_a_link_to_an_upload_serves_it_too() -> None:
         {"sid": "0" * 32},
         {"artifact": "0" * 32},
         {"filename": "b.html"},
-        {"query": {"mcp_artifact_sig": "0" * 64}},
-        {"query": {"mcp_artifact_exp": "9999999999"}},
-        {"query": {"mcp_artifact_exp": "soon"}},
+        {"query": {"sig": "0" * 22}},
+        {"query": {"exp": "9999999999"}},
+        {"query": {"exp": "soon"}},
     ],
 )
 def test_a_changed_link_is_refused(changes: dict[str, Any]) -> None:

@@ -30,11 +30,11 @@ def told(result: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("links", "revision", "kinds", "texts"),
     [
-        (Links.BOTH, "2025-11-25", ["text", LINKED, "text"], ["done\nFile: <uri 0>", "a.png: <url 0>"]),
+        (Links.BOTH, "2025-11-25", ["text", LINKED, "text"], ["done\nFile: <uri 0>", "Download: <url 0>"]),
         (Links.RESOURCE_LINK, "2025-11-25", ["text", LINKED], ["done"]),
-        (Links.TEXT, "2025-11-25", ["text", "text"], ["done\nFile: <uri 0>", "a.png: <url 0>"]),
-        (Links.BOTH, "2025-03-26", ["text", "text"], ["done\nFile: <uri 0>", "a.png: <url 0>"]),
-        (Links.RESOURCE_LINK, "2025-03-26", ["text", "text"], ["done\nFile: <uri 0>", "a.png: <url 0>"]),
+        (Links.TEXT, "2025-11-25", ["text", "text"], ["done\nFile: <uri 0>", "Download: <url 0>"]),
+        (Links.BOTH, "2025-03-26", ["text", "text"], ["done\nFile: <uri 0>", "Download: <url 0>"]),
+        (Links.RESOURCE_LINK, "2025-03-26", ["text", "text"], ["done\nFile: <uri 0>", "Download: <url 0>"]),
     ],
 )
 def test_a_result_leads_to_its_file_as_configured(
@@ -48,7 +48,7 @@ def test_a_result_leads_to_its_file_as_configured(
 
 def test_with_texts_only_a_small_text_file_is_a_text_too() -> None:
     result = opened(links=Links.TEXT).call("run", writes={"a.txt": b"hello"})
-    assert told(result) == ["done", "<uri 0>:\nhello", "a.txt: <url 0>"]
+    assert told(result) == ["done", "<uri 0>:\nhello", "Download: <url 0>"]
 
 
 def test_an_adapter_says_how_its_results_lead_to_files() -> None:
@@ -71,7 +71,7 @@ def test_a_file_that_is_edited_again_has_versions_and_old_ones_stay_readable() -
     assert [each["a.txt"]["version"] for each in made] == [1, 2, 3]
     assert [each["a.txt"].get("replaces") for each in made] == [None, *uris[:2]]
     assert [each[f"{n}.txt"]["version"] for n, each in enumerate(made, 1)] == [1, 1, 1]
-    assert f"a.txt (version 3; replaces {uris[1]}): http://" in json.dumps(results[2])
+    assert f"Download (version 3; replaces {uris[1]}): http://" in json.dumps(results[2])
     for number, uri in enumerate(uris, 1):
         (contents,) = scene.ask("resources/read", uri=uri)["result"]["contents"]
         assert contents["text"] == str(number)

@@ -194,14 +194,14 @@ SILENT_NEWER = msgspec.structs.replace(NEWER, download_url=None)
 @each_row(
     ("text", "artifact", "texts"),
     [
-        ("done", ARTIFACT, [f"done\nFile: {URI}", "é.png: http://h/é"]),
+        ("done", ARTIFACT, [f"done\nFile: {URI}", "Download: http://h/é"]),
         ("done\n", SILENT, [f"done\nFile: {URI}"]),
         ("", SILENT, [f"File: {URI}"]),
-        (f"at {URI}.", ARTIFACT, [f"at {URI}.", "é.png: http://h/é"]),
+        (f"at {URI}.", ARTIFACT, [f"at {URI}.", "Download: http://h/é"]),
         (f"at {URI}.", SILENT, [f"at {URI}."]),
-        (f"at {URI}.", NEWER, [f"at {URI}.", f"é.png {OLD}: http://h/é"]),
+        (f"at {URI}.", NEWER, [f"at {URI}.", f"Download {OLD}: http://h/é"]),
         (f"at {URI}.", SILENT_NEWER, [f"at {URI}.\nFile: {URI} {OLD}"]),
-        ("done", NEWER, [f"done\nFile: {URI} {OLD}", "é.png: http://h/é"]),
+        ("done", NEWER, [f"done\nFile: {URI} {OLD}", "Download: http://h/é"]),
         ('{"a":1}', SILENT, ['{"a":1}', URI]),
         (" [1]\n", ARTIFACT, [" [1]\n", f"{URI}, download: http://h/é"]),
         (f'{{"a":"{URI}"}}', SILENT_NEWER, [f'{{"a":"{URI}"}}', f"{URI} {OLD}"]),
@@ -228,7 +228,7 @@ def test_texts_may_be_left_out_where_there_are_links() -> None:
 def test_without_links_everything_is_text() -> None:
     attached = json.loads(attach(b"{}", [ARTIFACT], resource_links=False, inline=[(ARTIFACT, "x")]))
     assert set(attached["_meta"]) == {"artifact"}
-    texts = [f"{URI}:\nx", "é.png: http://h/é"]
+    texts = [f"{URI}:\nx", "Download: http://h/é"]
     assert attached["content"] == [{"type": "text", "text": text} for text in texts]
 
 
