@@ -29,7 +29,7 @@ from .schema_strings import Path, StringRules
 
 WORK_MAX: Final = 1 << 26
 """Characters searched for one result, times the names searched for: some hundred milliseconds. At it: the rest of the
-text stays as it is."""
+text stays as it is, but for the paths of the session's folders."""
 
 _HIT_WORK: Final = 8000  # the work of an occurrence beside the search, measured
 _STRING_WORK: Final = 256  # the work of a string, however short

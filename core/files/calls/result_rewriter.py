@@ -84,6 +84,8 @@ class ResultRewriter:
         result = path_rewriter.reword_result(
             result, known, cwd=places.cwd, folders=places.folders, output_schema=schema, called=places.called
         )
+        if not any(mark.encode() in result for mark in (job.link.workspace, *outside)):
+            return result
         return self._session_paths(job.link, known, outside).removed(result, has_schema=schema is not None)
 
     def without_paths(self, link: Link, message: bytes) -> bytes:

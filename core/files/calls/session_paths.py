@@ -89,12 +89,22 @@ class SessionPaths:
         for form, instead in self._forms.items():
             text = text.replace(form, instead)
         for name, instead in self._names.items():
-            while (at := text.find(name)) >= 0:  # below a folder that is spelled in another way
-                start = at
-                while start and text[start - 1] not in _BEFORE_PATHS:
-                    start -= 1
-                text = text[:start] + instead + text[at + len(name) :]
+            if name in text:
+                text = _without_name(text, name, instead)
         return text
+
+
+def _without_name(text: str, name: str, instead: str) -> str:
+    """Returns the text with each path to a folder of that name, however it is spelled, replaced."""
+    pieces: list[str] = []
+    done = 0
+    while (at := text.find(name, done)) >= 0:
+        start = at
+        while start > done and text[start - 1] not in _BEFORE_PATHS:
+            start -= 1
+        pieces += (text[done:start], instead)
+        done = at + len(name)
+    return "".join((*pieces, text[done:]))
 
 
 def _written_as(form: str, path: str, instead: str) -> str:
