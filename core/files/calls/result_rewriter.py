@@ -96,10 +96,10 @@ class ResultRewriter:
         return self._session_paths(link).removed(message)
 
     def with_path(self, link: Link, uri: str) -> str:
-        """Returns the URI that the server knows in place of one that `without_paths` has changed."""
-        prefix = f"file://{ROOT}/"
+        """Returns the URI that the server knows in place of one that a result had without its path."""
         auto = link.plan.auto_files
-        if auto is None or not auto.rewrite_text or not uri.startswith(prefix):
+        rules = [*link.plan.producers, *([] if auto is None else [auto])]
+        if not any(rule.rewrite_text for rule in rules):
             return uri
         for path, shown in self._places(link).shown.items():
             if uri.startswith(f"file://{shown}/"):
