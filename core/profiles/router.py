@@ -379,6 +379,8 @@ class ProfileRouter:
             return
         if self._view.is_constant(method):
             return
+        if method in LIST_CHANGES and not self._responder.may_announce(front.session, method):
+            return
         params = envelope.decode(message).params
         if params is not None:
             shown = self._view.rewriter.message(leg.server, method, params)
@@ -391,7 +393,7 @@ class ProfileRouter:
     def _tell_change(self, front: Front, method: str) -> None:
         """Tells a client that a list has changed."""
         if self._fronts.get(front.session.sid) is front and not self._view.is_constant(method):
-            self._responder.deliver(front.session, method, envelope.encode_notification(method, None), None)
+            self._responder.announce(front.session, method)
 
     def _handle_change(self, sid: str, change: tuple[str, str]) -> None:
         front = self._fronts.get(sid)

@@ -34,6 +34,7 @@ from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .answered_tokens import AnsweredToken, remembered
 from .exchange import Exchange, ExchangeKey
+from .list_changes import NO_LISTS, NOTIFICATION_OF
 from .listen_filter import ListenFilter
 from .ports import SessionRouter, StatelessReplies
 from .stream import Stream
@@ -208,6 +209,7 @@ class Session(Machine[SessionState, SessionInput]):
         level: the least severe log level it wants, for a server that is told with each request.
         subscriptions: the URIs of the resources it subscribes to, for such a server.
         listens: its `subscriptions/listen` requests, if its client has no sessions.
+        lists: the lists that its client has, if that has sessions.
         passed: the filters of those that are passed to the server. They are not in `listens`.
         adopted: number of its exchanges that are tasks, which no request of its client waits for.
         passing: number of large responses that are being passed on in parts. See `passthrough`.
@@ -240,6 +242,7 @@ class Session(Machine[SessionState, SessionInput]):
         "leg",
         "level",
         "listens",
+        "lists",
         "opener",
         "owner",
         "passed",
@@ -321,6 +324,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
         self.listens: Mapping[ExchangeKey, Subscription] = NONE
+        self.lists = NO_LISTS
         self.passed: Mapping[ExchangeKey, ListenFilter] = NONE
         self.adopted = 0
         self.passing = 0
@@ -530,6 +534,21 @@ class Session(Machine[SessionState, SessionInput]):
         return subscription
 
     # --- Messages of the server -------------------------------------------------------------------------------------
+
+    def receive_change(self, method: str) -> bool:
+        """Handles a change of a list, which the proxy has made. True if the client is to be told now. `method` is the
+        notification."""
+        if method not in self.lists.known:
+            self.lists = self.lists.receive_change(method, [one.method for one in self.exchanges.values()])
+            return False
+        return True
+
+    def receive_listed(self, listing: str) -> str | None:
+        """Handles the response to a request for a list. Returns the notification that waited for it; None if there is
+        none."""
+        waiting = self.lists.waiting
+        self.lists = self.lists.receive_response(listing)
+        return NOTIFICATION_OF[listing] if len(waiting) > len(self.lists.waiting) else None
 
     def hold(self, held: Held) -> None:
         """Keeps a message until there is a stream for it."""
