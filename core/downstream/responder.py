@@ -194,8 +194,8 @@ class Responder:
             self.deliver(session, method, envelope.encode_notification(method, None), None)
 
     def may_announce(self, session: Session, method: str) -> bool:
-        """Handles a change of a list, which the proxy has made or found, and not its server told the client. True if the
-        client is to be told now; see `core.state.list_changes`. `method` is the notification."""
+        """Handles a change of a list, which the proxy has made or found. True if the client is to be told now; see
+        `core.state.list_changes`. `method` is the notification."""
         return session.replies is not None or session.receive_change(method)
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:

@@ -161,6 +161,10 @@ class ProfileRouter:
         is_busy = session.is_stateless and any(leg.exchanges for leg in legs)
         return is_busy or any(self._router.is_used(one) for one in (session, *legs))
 
+    def keeps_state(self, session: Session) -> bool:
+        front = self._fronts.get(session.sid)
+        return front is not None and any(self._router.keeps_state(leg.session) for leg in front.legs.values())
+
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: its legs end."""
         front = self._fronts.get(session.sid)

@@ -90,6 +90,7 @@ class Affinities(NamedTuple):
         headers: the HTTP headers that go on to the server, without those that describe a request: the server may tell
             clients apart by them.
         is_for_one: the session is for one request, with its retries and tasks.
+        handle: the name of the session in the handle that its requests bring.
     """
 
     server: str
@@ -98,6 +99,7 @@ class Affinities(NamedTuple):
     group: int
     headers: Headers = ()
     is_for_one: bool = False
+    handle: str = ""
 
     @property
     def audience(self) -> Audience:
@@ -424,7 +426,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.greeting = greeting
 
     def merge(self, affinity: Affinities) -> None:
-        """Serves clients of all capabilities from now on."""
+        """Serves requests of another affinity from now on."""
         self.affinity = affinity
 
     # --- Requests ---------------------------------------------------------------------------------------------------
