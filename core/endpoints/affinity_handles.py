@@ -107,6 +107,19 @@ class AffinityHandles:
             return None
         raise InvalidAffinity
 
+    def strip(self, session: Session, params: bytes | None, *, is_passed: bool) -> bytes | None:
+        """Returns the params of a request of that session without the handle, which is no server's business.
+
+        Args:
+            is_passed: as in `read`; `NEW` passes then, too.
+        """
+        given = self._given.get(session.sid)
+        meta = None if params is None or given is None else envelope.member_of(params, "_meta")
+        if params is None or meta is None or (is_passed and envelope.text_of(envelope.member_of(meta, KEY)) == NEW):
+            return params
+        kept = remove_members(meta, {KEY})
+        return set_member(params, "_meta", kept) if members(kept) else remove_members(params, {"_meta"})
+
     def claim(self, session: Session) -> None:
         """Handles a request for a session whose client knows its handle."""
         given = self._given.get(session.sid)
@@ -146,7 +159,8 @@ class AffinityHandles:
         given = self._given.get(session.sid)
         if given is None or given.is_claimed:
             return
-        at = self._context.now + self._context.limits.unclaimed_session_ttl_s
+        limits = self._context.limits
+        at = self._context.now + min(limits.unclaimed_session_ttl_s, limits.session_idle_ttl_s)
         self._context.timers.set(("idle", session.sid), at, "session whose client may not come back")
         key = session.owner, session.server
         before = self._unclaimed.get(key)
@@ -172,15 +186,6 @@ class AffinityHandles:
 def affinity_of_handle(affinity: Affinities, id: str) -> Affinities:
     """Returns the affinity of requests that bring a handle, for that of a request which has a session of its own."""
     return affinity._replace(group=0, is_for_one=False, handle=id)
-
-
-def without_handle(params: bytes) -> bytes:
-    """Returns the params of a request without a handle of ours: it is no server's business."""
-    meta = envelope.member_of(params, "_meta")
-    if meta is None:
-        return params
-    kept = remove_members(meta, {KEY})
-    return set_member(params, "_meta", kept) if members(kept) else remove_members(params, {"_meta"})
 
 
 def _may_bring_one(params: bytes) -> bool:

@@ -46,7 +46,7 @@ from ..upstream.access_filter import refuse_forbidden
 from ..upstream.presentation import raw_params
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
-from .affinity_handles import NEW, AffinityHandles, InvalidAffinity, affinity_of_handle, without_handle
+from .affinity_handles import NEW, AffinityHandles, InvalidAffinity, affinity_of_handle
 from .affinity_table import AffinityTable, merged_affinity
 from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
@@ -292,8 +292,7 @@ class Stateless:
             responses = input_requests.read_responses(params)
             params = remove_members(params, input_requests.RETRIED)
         session = self._session_for(opening, key, request, params)
-        if params is not None and session.affinity is not None and session.affinity.handle:
-            params = without_handle(params)
+        params = self._handles.strip(session, params, is_passed=self.known.says_all(opening.server))
         self._check_room(session, opening)
         exchange = Exchange(
             key,
@@ -434,8 +433,7 @@ class Stateless:
     def _affinity_of(
         self, opening: Opening, key: ExchangeKey, request: RequestMeta, params: bytes | None
     ) -> tuple[Affinities, str | None]:
-        """Returns the properties by which the session of a request is found, and what `AffinityHandles.read` returns of
-        one that has a session of its own."""
+        """Returns the properties by which the session of a request is found, and what `AffinityHandles.read` found."""
         is_for_one = isinstance(opening, PostOpening) and self._context.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
         abilities = fingerprint(request.capabilities)  # raises if no handshake could be made with them
