@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
-from ..base.events import EventPipeOpening, PipeOpening, PostOpening
+from ..base.events import PostOpening
+from ..base.plan import Kind
 from ..jsonrpc import envelope
 from ..jsonrpc.append import add_items, add_members
 from ..jsonrpc.outline import outline_of
@@ -76,7 +77,12 @@ class AffinityHandles:
         by_affinity: the sessions of clients without sessions.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, by_affinity: AffinityTable) -> None:
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        by_affinity: AffinityTable,
+    ) -> None:
         self._context = context
         self._sessions = sessions
         self._by_affinity = by_affinity
@@ -85,37 +91,32 @@ class AffinityHandles:
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def read(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, params: bytes | None, *, is_passed: bool
-    ) -> str | None:
+    def read(self, opening: PostOpening, params: bytes | None, *, is_stateless: bool) -> str | None:
         """Returns `NEW`, or what the handle of a request names; None if the request brings neither.
 
         Args:
-            is_passed: a handle that is not ours passes: the server may run behind a proxy of this kind, whose it is.
+            is_stateless: the server has no sessions. One with a URL may run behind a proxy of this kind: what the
+                request brings is for that.
 
         Raises:
             InvalidAffinity: the handle is not ours, or of another server or principal.
         """
         text = None if params is None or not _may_bring_one(params) else _text_in(params)
-        if text is None or text == NEW:
+        plan = self._context.servers.get(opening.server)  # None: it is a profile
+        if text is None or (is_stateless and plan is not None and plan.kind is Kind.HTTP):
+            return None
+        if text == NEW:
             return text
         id, _, tag = text.removeprefix(PREFIX).partition(".")
         expected = self._tag(id, opening.server, opening.principal)
         if text.startswith(PREFIX) and hmac.compare_digest(tag.encode(), expected.encode()):
             return id
-        if is_passed:
-            return None
         raise InvalidAffinity
 
-    def strip(self, session: Session, params: bytes | None, *, is_passed: bool) -> bytes | None:
-        """Returns the params of a request of that session without the handle, which is no server's business.
-
-        Args:
-            is_passed: as in `read`; `NEW` passes then, too.
-        """
-        given = self._given.get(session.sid)
-        meta = None if params is None or given is None else envelope.member_of(params, "_meta")
-        if params is None or meta is None or (is_passed and envelope.text_of(envelope.member_of(meta, KEY)) == NEW):
+    def strip(self, session: Session, params: bytes | None) -> bytes | None:
+        """Returns the params of a request of that session without the handle, which is no server's business."""
+        meta = None if params is None or session.sid not in self._given else envelope.member_of(params, "_meta")
+        if params is None or meta is None:
             return params
         kept = remove_members(meta, {KEY})
         return set_member(params, "_meta", kept) if members(kept) else remove_members(params, {"_meta"})

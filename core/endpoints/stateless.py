@@ -292,7 +292,7 @@ class Stateless:
             responses = input_requests.read_responses(params)
             params = remove_members(params, input_requests.RETRIED)
         session = self._session_for(opening, key, request, params)
-        params = self._handles.strip(session, params, is_passed=self.known.says_all(opening.server))
+        params = self._handles.strip(session, params)
         self._check_room(session, opening)
         exchange = Exchange(
             key,
@@ -434,15 +434,16 @@ class Stateless:
         self, opening: Opening, key: ExchangeKey, request: RequestMeta, params: bytes | None
     ) -> tuple[Affinities, str | None]:
         """Returns the properties by which the session of a request is found, and what `AffinityHandles.read` found."""
-        is_for_one = isinstance(opening, PostOpening) and self._context.plan.affinity is Affinity.REQUEST
-        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
+        group = 0 if isinstance(opening, PostOpening) else key.channel
         abilities = fingerprint(request.capabilities)  # raises if no handshake could be made with them
         audience = audience_of(opening)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
-        if not is_for_one:
+        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers)
+        if not isinstance(opening, PostOpening) or self._context.plan.affinity is not Affinity.REQUEST:
             return affinity, None
-        handle = self._handles.read(opening, params, is_passed=self.known.says_all(opening.server))
-        return affinity if handle in (None, NEW) else affinity_of_handle(affinity, handle), handle
+        handle = self._handles.read(opening, params, is_stateless=self.known.says_all(opening.server))
+        if handle in (None, NEW):
+            return affinity._replace(group=key.channel, is_for_one=True), handle
+        return affinity_of_handle(affinity, handle), handle
 
 
 def complete(result: bytes) -> bytes:

@@ -371,9 +371,9 @@ class Router:
 
     def keeps_state(self, session: Session) -> bool:
         link = self.links.by_sid.get(session.sid)
-        if link is None or link.is_stateless or link.is_shared or link.upstream.state is not UpstreamSessionState.READY:
+        if link is None or link.is_shared or link.upstream.state is not UpstreamSessionState.READY:
             return False
-        return link.is_pipe or link.upstream.session is not None
+        return link.is_pipe or (not link.is_stateless and link.upstream.session is not None)
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session."""

@@ -85,7 +85,7 @@ class SessionRouter(Protocol):
         """True if a session must not end for idleness: a file is being uploaded for it."""
 
     def keeps_state(self, session: Session) -> bool:
-        """True if a server has a session with this one alone now, in which it may remember something."""
+        """True if a server has a process, connection or session for this one alone now, and may remember something."""
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: tasks and uploads of the session end. Its requests are still open."""

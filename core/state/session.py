@@ -380,6 +380,11 @@ class Session(Machine[SessionState, SessionInput]):
         """Takes over the headers of a client's request. Changes are normal: credentials are renewed."""
         self.headers = headers or self.headers
 
+    @property
+    def has_handle(self) -> bool:
+        """True if the results of its client without sessions have a handle by which that comes back to it."""
+        return self.affinity is not None and bool(self.affinity.handle)
+
     def use_workspace(self, workspace: str) -> None:
         """Takes over the folders of a process that was started ahead of need."""
         self.workspace = workspace

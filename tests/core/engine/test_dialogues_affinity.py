@@ -15,7 +15,7 @@ KEY = "dev.isthmus/affinity"
 TTL_S, UNCLAIMED_S = Limits().session_idle_ttl_s, Limits().unclaimed_session_ttl_s
 TOOL = {"name": "t"}
 REFUSED = {"code": -32602, "message": Containing("Nothing was run"), "data": {"reason": "invalid_affinity"}}
-UPS = pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP], ids=["pipe", "http"])
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def meeting(**plan: Any) -> tuple[Dialogue, Server, Client]:
@@ -34,7 +34,8 @@ def answers(server: Server, method: str = "tools/call") -> None:
     """Answers a request, which has no handle in it."""
     asked = server.is_asked(method, ...)
     assert KEY not in str(asked.params)
-    server.answers(asked, {"content": [{"type": "text", "text": "done"}]} if method == "tools/call" else {"tools": []})
+    found: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]} if method == "tools/call" else {"tools": []}
+    server.answers(asked, found | ({} if server.era is Era.HANDSHAKE else COMPLETE))
 
 
 def result(client: Client, request: Request) -> Any:
@@ -56,11 +57,16 @@ def first_call(client: Client, server: Server, handle: Any = None) -> str:
 # --- One session ------------------------------------------------------------------------------------------------------
 
 
-@UPS
+@pytest.mark.parametrize(
+    ("up", "era"), [(Kind.PIPE, Era.HANDSHAKE), (Kind.HTTP, Era.HANDSHAKE), (Kind.PIPE, Era.STATELESS)]
+)
 @pytest.mark.parametrize("first", [None, "new"])
-def test_requests_with_a_handle_run_in_the_session_of_the_call_that_gave_it(up: Kind, first: str | None) -> None:
-    """The handle stays the same, and lasts as long as its session is used."""
-    play, files, alice = meeting(kind=up)
+def test_requests_with_a_handle_run_in_the_session_of_the_call_that_gave_it(
+    up: Kind, era: Era, first: str | None
+) -> None:
+    """The handle stays the same, and lasts as long as its session is used. A process without sessions may remember
+    something, too."""
+    play, files, alice = meeting(kind=up, era=era)
     handle = first_call(alice, files, first)
     for _ in range(3):
         play.waits(UNCLAIMED_S - 1 if _ == 0 else TTL_S - 1)
@@ -74,7 +80,7 @@ def test_requests_with_a_handle_run_in_the_session_of_the_call_that_gave_it(up: 
 
 
 def test_requests_without_a_handle_do_not_share_a_session() -> None:
-    play, files, alice = meeting()
+    _, files, alice = meeting()
     first = first_call(alice, files)
     call = asks(alice)
     files.starts()
@@ -149,17 +155,17 @@ def test_a_handle_is_good_at_one_server() -> None:
 # --- Where there are none ---------------------------------------------------------------------------------------------
 
 
-def test_a_server_without_sessions_gets_handles_as_they_are() -> None:
-    """It may run behind a proxy of this kind, whose handle it is."""
-    play, files, alice = meeting(era=Era.STATELESS)
+def test_a_url_without_sessions_gets_handles_as_they_are() -> None:
+    """It may run behind a proxy of this kind, whose handles they are."""
+    _, files, alice = meeting(kind=Kind.HTTP, era=Era.STATELESS)
     for handle in (None, "new", "isa1.x.y"):
-        call = asks(alice, handle)
-        files.starts()
-        asked = files.is_asked("tools/call", ...)
-        assert (KEY in asked.params["_meta"]) is (handle is not None)
-        files.answers(asked, {"resultType": "complete", "content": []})
-        assert KEY not in str(result(alice, call))
-        files.is_closed()
+        call = asks(alice, handle, "prompts/list")
+        if handle is None:
+            files.starts()
+        asked = files.is_asked("prompts/list", ...)
+        assert asked.params["_meta"].get(KEY) == handle
+        files.answers(asked, COMPLETE | {"prompts": [], "_meta": {KEY: "isa1.z.z"}})
+        assert handle_in(alice, call) == "isa1.z.z"
 
 
 @pytest.mark.parametrize("sharing", [Sharing.CONCURRENT, Sharing.SERIAL])
@@ -177,6 +183,7 @@ def test_a_server_that_gives_no_session_has_no_handles() -> None:
     call = asks(alice)
     files.starts(session=None)
     answers(files)
+    files.is_closed()
     assert KEY not in str(result(alice, call))
     assert play.engine.session_count == 0
 
