@@ -44,11 +44,9 @@ LOST: Final = (
     f'got a handle in _meta["{KEY}"] whose session has ended, or which is of another client or server. Nothing was'
     f' run. Send "{NEW}" in its place: a session begins, with nothing in it that an earlier one had'
 )
-ALONE: Final = (
-    "Each call has a session with this server of its own: what this call opened or set there is gone in the next call."
-    f' A client that sends _meta["{KEY}"] of this result back with its next requests keeps the session.'
-)
-FILES_STAY: Final = " Files that results name as artifact:// URIs stay: pass such a URI to a later call."
+ALONE: Final = "This server starts fresh for each call: what this call opened or set is gone in the next one."
+FILES_STAY: Final = " Files stay: pass the artifact:// URI that a result gives to the next call."
+KEPT: Final = f' A client that sends _meta["{KEY}"] of this result with its next requests keeps what is open.'
 
 
 class InvalidAffinity(RemoteProtocolError):
@@ -77,12 +75,7 @@ class AffinityHandles:
         by_affinity: the sessions of clients without sessions.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        sessions: Sessions,
-        by_affinity: AffinityTable,
-    ) -> None:
+    def __init__(self, context: Context, sessions: Sessions, by_affinity: AffinityTable) -> None:
         self._context = context
         self._sessions = sessions
         self._by_affinity = by_affinity
@@ -149,8 +142,8 @@ class AffinityHandles:
 
     def _note(self, session: Session) -> bytes:
         plan = self._context.servers.get(session.server)
-        text = ALONE + FILES_STAY if plan is not None and plan.has_files else ALONE
-        return msgspec.json.encode({"type": "text", "text": text})
+        files_stay = FILES_STAY if plan is not None and plan.has_files else ""
+        return msgspec.json.encode({"type": "text", "text": ALONE + files_stay + KEPT})
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 

@@ -160,12 +160,12 @@ def test_a_url_without_sessions_gets_handles_as_they_are() -> None:
     _, files, alice = meeting(kind=Kind.HTTP, era=Era.STATELESS)
     for handle in (None, "new", "isa1.x.y"):
         call = asks(alice, handle, "prompts/list")
-        if handle is None:
-            files.starts()
+        files.starts()
         asked = files.is_asked("prompts/list", ...)
         assert asked.params["_meta"].get(KEY) == handle
         files.answers(asked, COMPLETE | {"prompts": [], "_meta": {KEY: "isa1.z.z"}})
         assert handle_in(alice, call) == "isa1.z.z"
+        files.is_closed()
 
 
 @pytest.mark.parametrize("sharing", [Sharing.CONCURRENT, Sharing.SERIAL])
