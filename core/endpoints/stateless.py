@@ -407,12 +407,14 @@ class Stateless:
     def _session_for(self, opening: Opening, key: ExchangeKey, request: RequestMeta, params: bytes | None) -> Session:
         affinity, handle = self._affinity_of(opening, key, request, params)
         session = self._find_session(affinity, opening.server)
-        if session is not None:
-            if handle is not None:
-                self._handles.claim(session)
-            return session
-        if handle not in (None, NEW):
+        if session is None and handle not in (None, NEW):
             raise InvalidAffinity
+        session = session or self._open_session(opening, affinity, request)
+        if handle is not None:
+            self._handles.claim(session)
+        return session
+
+    def _open_session(self, opening: Opening, affinity: Affinities, request: RequestMeta) -> Session:
         fault = self._sessions.no_room(opening.owner)
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
@@ -420,8 +422,6 @@ class Stateless:
         router = self._router_of(opening.server)
         session = self._sessions.open_stateless(opening, affinity, request, router=router, replies=self._replies)
         self._by_affinity.add(session)
-        if handle is not None:
-            self._handles.claim(session)
         router.begin_stateless(session)
         return session
 

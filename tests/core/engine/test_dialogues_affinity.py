@@ -101,7 +101,7 @@ def test_a_session_that_is_wanted_is_kept_as_long_as_any_other() -> None:
 def test_a_session_that_may_not_be_wanted_ends_soon() -> None:
     play, files, alice = meeting()
     handle = first_call(alice, files)
-    play.waits(UNCLAIMED_S)
+    play.waits(Limits().unclaimed_session_ttl_s)
     files.is_closed()
     alice.is_answered(asks(alice, handle), error=REFUSED)
 
@@ -156,7 +156,7 @@ def test_a_handle_is_good_at_one_server() -> None:
 
 
 def test_a_url_without_sessions_gets_handles_as_they_are() -> None:
-    """It may run behind a proxy of this kind, whose handles they are."""
+    """The server may run behind a proxy of this kind, whose handles they are."""
     _, files, alice = meeting(kind=Kind.HTTP, era=Era.STATELESS)
     for handle in (None, "new", "isa1.x.y"):
         call = asks(alice, handle, "prompts/list")
@@ -202,7 +202,7 @@ def test_a_shared_session_has_no_handles() -> None:
 
 @pytest.mark.parametrize("has_files", [False, True])
 def test_the_first_result_says_that_its_session_is_its_own(has_files: bool) -> None:
-    """Once for an owner, while a session of its waits. A client that says that it knows handles needs no word."""
+    """An owner is told once while a session of its waits. A client that says that it knows handles needs no word."""
     _, files, alice = meeting(auto_files=AutoFiles() if has_files else None)
     first_call(alice, files, "new")
     texts = []

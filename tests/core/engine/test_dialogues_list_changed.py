@@ -52,7 +52,7 @@ def answers(files: Server, asked: Request) -> None:
 @DOWNS
 @pytest.mark.parametrize("listing", [RESOURCES, TEMPLATES])
 def test_an_artifact_is_told_to_a_client_that_has_a_list_of_resources(down: str, listing: str) -> None:
-    """What it lists first has the artifact in it: there is nothing to tell."""
+    """The first list has the artifact in it: there is nothing to tell."""
     _, files, alice, stream = meeting(down, producers=PRODUCERS)
     makes(alice, files)
     lists(alice, files, TOOLS)
@@ -77,7 +77,7 @@ def test_a_change_while_the_first_list_is_read_is_told_after_it_and_once(down: s
 
 @DOWNS
 def test_a_list_that_is_refused_counts_as_read(down: str) -> None:
-    """Its client waits for it no more, and may ask for it again."""
+    """The client waits for it no more, and may ask for it again."""
     _, files, alice, stream = meeting(down, producers=PRODUCERS)
     request = alice.asks(TEMPLATES)
     files.answers(files.is_asked(TEMPLATES), error=-32603)

@@ -46,7 +46,7 @@ def call_in_own_session(up: str = "pipe", limits: Limits | None = None) -> tuple
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_session_for_one_request_ends_soon_after_its_answer(up: str) -> None:
-    """It waits for a client that may bring its handle."""
+    """The session waits for a client that may bring its handle."""
     world, _, received = call_in_own_session(up)
     respond(world, received)
     world.wait(Limits().unclaimed_session_ttl_s)
