@@ -20,11 +20,11 @@ import msgspec
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.events import PostOpening
-from ..base.plan import Kind
+from ..base.plan import Kind, ServerPlan
 from ..jsonrpc import envelope
-from ..jsonrpc.append import add_items, add_members
+from ..jsonrpc.append import add_items, add_members, readable_members, readable_text
 from ..jsonrpc.outline import outline_of
-from ..jsonrpc.splice import members, remove_members, set_member
+from ..jsonrpc.splice import members, remove_members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import Affinities, Session
@@ -39,6 +39,8 @@ NEW: Final = "new"
 """The value in a request that wants a session which is kept."""
 PREFIX: Final = "isa1."
 _TAG_CHARS: Final = 32
+_TOLD: Final = frozenset({"tools/call", "server/discover"})
+"""Requests of a client that may not know handles whose results tell of them."""
 
 LOST: Final = (
     f'got a handle in _meta["{KEY}"] whose session has ended, or which is of another client or server. Nothing was'
@@ -46,7 +48,7 @@ LOST: Final = (
 )
 ALONE: Final = "This server starts fresh for each call: what this call opened or set is gone in the next one."
 FILES_STAY: Final = " Files stay: pass the artifact:// URI that a result gives to the next call."
-KEPT: Final = f' A client that sends _meta["{KEY}"] of this result with its next requests keeps what is open.'
+KEPT: Final = f' A client that sends _meta["{KEY}"] of a result with its next requests keeps what is open.'
 
 
 class InvalidAffinity(RemoteProtocolError):
@@ -123,27 +125,31 @@ class AffinityHandles:
     # --- Results ----------------------------------------------------------------------------------------------------
 
     def shown(self, session: Session, exchange: Exchange, result: bytes) -> bytes:
-        """Returns a result with the handle of its session, if that has one or gets one now."""
-        given = self._given.get(session.sid)
-        if given is None:
-            if exchange.method != "tools/call" or not self._by_affinity.is_for_one(session):
-                return result
+        """Returns a result with the handle of its session, if that has one or gets one now.
+
+        The model is told of it in the instructions of the server, once for a conversation. Where the proxy has a say in
+        results anyway, as with files, the first result says it too.
+        """
+        given, method = self._given.get(session.sid), exchange.method
+        if given is None and (method not in _TOLD or not self._by_affinity.is_for_one(session)):
+            return result
         if exchange.task is not None or not session.router.keeps_state(session):
+            return result
+        plan = self._context.servers.get(session.server)
+        if method == "server/discover":
+            result = _with_instructions(result, _text_for(plan))
+        if given is None and method != "tools/call":
             return result
         if given is None:
             given = self._given[session.sid] = Given(self._context.mint(), is_claimed=False)
-            if (session.owner, session.server) not in self._unclaimed:
-                result = add_items(result, "content", [self._note(session)])
+            is_first = (session.owner, session.server) not in self._unclaimed
+            if is_first and plan is not None and plan.auto_files is not None:
+                result = add_items(result, "content", [msgspec.json.encode({"type": "text", "text": _text_for(plan)})])
         if self._by_affinity.is_for_one(session):
             assert session.affinity is not None
             self._by_affinity.move(session, affinity_of_handle(session.affinity, given.id))
         handle = f"{PREFIX}{given.id}.{self._tag(given.id, session.server, session.principal)}"
         return add_members(result, "_meta", {KEY: msgspec.json.encode(handle)})
-
-    def _note(self, session: Session) -> bytes:
-        plan = self._context.servers.get(session.server)
-        files_stay = FILES_STAY if plan is not None and plan.has_files else ""
-        return msgspec.json.encode({"type": "text", "text": ALONE + files_stay + KEPT})
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
@@ -180,6 +186,16 @@ class AffinityHandles:
 def affinity_of_handle(affinity: Affinities, id: str) -> Affinities:
     """Returns the affinity of requests that bring a handle, for that of a request which has a session of its own."""
     return affinity._replace(group=0, is_for_one=False, handle=id)
+
+
+def _text_for(plan: ServerPlan | None) -> str:
+    return ALONE + (FILES_STAY if plan is not None and plan.has_files else "") + KEPT
+
+
+def _with_instructions(result: bytes, text: str) -> bytes:
+    """Returns a `DiscoverResult` with a text at the end of its instructions."""
+    before = readable_text(take(result, readable_members(result).get("instructions")))
+    return set_member(result, "instructions", msgspec.json.encode(f"{before}\n\n{text}" if before else text))
 
 
 def _may_bring_one(params: bytes) -> bool:

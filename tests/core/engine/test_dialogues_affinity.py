@@ -200,10 +200,9 @@ def test_a_shared_session_has_no_handles() -> None:
 # --- What agents are told ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_files", [False, True])
-def test_the_first_result_says_that_its_session_is_its_own(has_files: bool) -> None:
+def test_the_first_result_of_a_server_with_files_says_that_only_files_stay() -> None:
     """An owner is told once while a session of its waits. A client that says that it knows handles needs no word."""
-    _, files, alice = meeting(auto_files=AutoFiles() if has_files else None)
+    _, files, alice = meeting(auto_files=AutoFiles())
     first_call(alice, files, "new")
     texts = []
     for _ in range(2):
@@ -216,7 +215,27 @@ def test_the_first_result_says_that_its_session_is_its_own(has_files: bool) -> N
     (done, told), again = texts
     assert (done, again) == ("done", ["done"])
     assert KEY in told
-    assert ("artifact://" in told) is has_files
+    assert "artifact://" in told
+
+
+def test_results_of_other_servers_stay_as_they_are() -> None:
+    _, files, alice = meeting()
+    call = asks(alice)
+    files.starts()
+    answers(files)
+    assert [block["text"] for block in result(alice, call)["content"]] == ["done"]
+
+
+@pytest.mark.parametrize("era", list(Era))
+@pytest.mark.parametrize("own", ["", "Be kind."])
+def test_the_instructions_say_that_a_server_starts_fresh_for_each_call(era: Era, own: str) -> None:
+    _, files, alice = meeting(era=era)
+    discovery = alice.asks("server/discover")
+    files.starts(**({"instructions": own} if own else {}))
+    instructions = result(alice, discovery)["instructions"]
+    assert instructions.startswith(own)
+    assert instructions.count("starts fresh for each call") == 1
+    files.is_closed()
 
 
 # --- Profiles ---------------------------------------------------------------------------------------------------------
