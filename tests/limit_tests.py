@@ -73,6 +73,9 @@ LIMIT_TESTS: Final = {
     "page_session_idle_ttl_s": (
         "app/admin/test_servers.py::test_a_session_nobody_uses_ends_and_the_next_call_begins_another"
     ),
+    "unclaimed_session_ttl_s": (
+        "core/engine/test_dialogues_affinity.py::test_a_session_that_may_not_be_wanted_ends_soon"
+    ),
     "exchanges_per_session_max": (
         "core/engine/test_dialogues_sessions.py::test_requests_of_a_session_are_bounded_until_one_is_answered"
     ),

@@ -188,6 +188,10 @@ class Limits(
     """Time after its last call after which a session that was begun for calls at `/mcp/<id>/tools` is ended: scripts
     make several in a row, and each session may be a process. At it: the session ends, and the next call begins
     another."""
+    unclaimed_session_ttl_s: float = 60.0
+    """Time after its call for which a session waits for an anonymous client without sessions, over HTTP, that has not
+    shown that it knows handles. Each may be a process, and an owner has one at a server. At it: the session ends, and
+    its handle is refused."""
     exchanges_per_session_max: int = 256
     """Requests in flight in one session. At it: error -31007; without a session, 503."""
     questions_per_session_max: int = 256

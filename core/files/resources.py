@@ -211,7 +211,7 @@ class ArtifactResources:
             message = rpc.encode_notification(UPDATED, msgspec.json.encode({"uri": uri}))
             if session.is_stateless or uri in self._subscribed.get(sid, ()):
                 self._responder.deliver(session, UPDATED, message, None)
-        self._responder.deliver(session, LIST_CHANGED, rpc.encode_notification(LIST_CHANGED, None), None)
+        self._responder.announce(session, LIST_CHANGED)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

@@ -369,6 +369,12 @@ class Router:
         """True if a feature works for the session."""
         return any(feature.is_used(session) for feature in self._features)
 
+    def keeps_state(self, session: Session) -> bool:
+        link = self.links.by_sid.get(session.sid)
+        if link is None or link.is_shared or link.upstream.state is not UpstreamSessionState.READY:
+            return False
+        return link.is_pipe or (not link.is_stateless and link.upstream.session is not None)
+
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session."""
         for feature in self._features:

@@ -216,6 +216,7 @@ def test_changes_are_notified_at_once_and_together() -> None:
     """Changes of one moment make one notification, which does not wait for more."""
     files = scene(writing())
     stream = files.client.listen()
+    files.list_resources()
     files.call("make", writes={"a.txt": b"a", "b.txt": b"b"})
     due = files.world.engine.next_timeout()
     assert due is not None and due.at == files.world.now
@@ -229,6 +230,8 @@ def test_an_artifact_that_is_not_listed_is_not_notified(is_exposed: bool, by_pla
     """Only an artifact that is listed as a resource is notified, when it comes and when it goes."""
     files = scene(writing(is_exposed=is_exposed), expose_as_resources=by_plan)
     stream = files.client.listen()
+    if is_exposed and by_plan:
+        files.list_resources()
     files.call("make", writes={"a.txt": b"a"})
     files.world.wait(TTL_S + 1)
     methods = [frame["method"] for frame in files.world.frames(stream)]

@@ -162,9 +162,10 @@ def test_the_upload_helper_goes_by_the_name_that_clients_have() -> None:
 
 
 def test_a_client_with_a_session_is_told_of_its_artifacts() -> None:
-    play, (alice, alice2), alpha, _ = meeting(Era.HANDSHAKE, "alice", "alice2")
+    play, (alice, alice2), alpha, beta = meeting(Era.HANDSHAKE, "alice", "alice2")
     stream, other = alice.listens(), alice2.listens()
-    artifact = makes(alice, alpha, starts=True)
+    lists(alice, alpha, beta)
+    artifact = makes(alice, alpha)
     play.waits(0.1)
     alice.is_notified("resources/list_changed", None, on=stream)
     subscribed = alice.asks("resources/subscribe", {"uri": artifact})
