@@ -29,22 +29,33 @@ _OTHER: Final = frozenset(
 )
 """Last words of names that are no files, whatever the description speaks of."""
 
+_ENDS: Final = {"source": False, "src": False, "from": False, "destination": True, "dest": True, "dst": True, "to": True}
+"""Names in a tool that moves files: whether the file is written."""
+
 _PATH: Final = Pattern(alternatives("path"))
 _FOLDER: Final = Pattern(alternatives("folder"))
 _FILE: Final = Pattern(alternatives("file", is_loose=True))
 _FILE_FIRST: Final = Pattern(
     rf"\W*(?:(?:\w{{1,3}}|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
-    + alternatives("file", prefix=r"\w{0,12}")
+    rf"(?:{alternatives('file', prefix='[^ ]{0,12}')}\W*)+(?:\Z|(?<=[^\w\s'])|{alternatives('after')})"
 )
+"""A noun phrase at the beginning whose last noun is a file: `The PDF file to read`, not `Document title`."""
 _WRITE: Final = Pattern(alternatives("write"))
 _READ: Final = Pattern(alternatives("read"))
-_FILE_NAME: Final = Pattern(rf"(?:{alternatives('path')}|{alternatives('file')})\Z")
+_FILE_NAME: Final = Pattern(rf"(?:{alternatives('path')}|{alternatives('file')})(?: sources?)?\Z")
 _PATH_NAME: Final = Pattern(rf"(?:{alternatives('path')}|\bfiles?)\Z")
-_OUTPUT_FOLDER: Final = Pattern(rf"{alternatives('write')}?\W?{alternatives('folder')}")
+_FOLDER_OR_FILE: Final = Pattern(rf"\bor\b.*(?:{alternatives('path')}|{alternatives('file')})")
+_ASIDE: Final = Pattern(r"\brelative to\b[^,.;)]*|相对于[^，。]*")
+_FOLDER_PHRASE: Final = Pattern(rf"(?:{alternatives('write')}\W?)?{alternatives('folder')}")
 
-_WEB: Final = Pattern(r"(?:\b(?:uri|url)s?)\Z")
-_LISTS: Final = Pattern(r"\b(?:director(?:y|ies)|folders?|dirs?|tree)\b|\b(?:list|search|find|scan|delete|remove)\b.*\bfiles?\b|\bsearch\Z")
-_MAKES: Final = Pattern(rf"\b(?:create|write|new|save|generate|export|make)\b(?: \w+)? {alternatives('file')}\Z")
+_URI_NAME: Final = Pattern(r"\bur[il]s?\Z")
+_LISTS: Final = Pattern(
+    r"\b(?:director(?:y|ies)|folders?|dirs?|tree)\b|\b(?:list|search|find|scan|delete|remove)\b.*\bfiles?\b|\bsearch\Z"
+)
+_MOVES: Final = Pattern(r"\b(?:move|copy|rename)\b.*\bfiles?\b")
+_MAKES: Final = Pattern(
+    rf"\b(?:create|write|new|save|generate|export|make)\b(?: \w+)? (?:{alternatives('file')}|text|binary|content)\Z"
+)
 _REPOSITORY: Final = Pattern(r"\bgit repository\b")
 _DOCUMENTED: Final = Pattern(
     r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?[ \t]{0,4}"
@@ -77,7 +88,7 @@ def file_arguments(tool: bytes) -> FileArguments:
     reads, writes = [], []
     for label, about in abouts.items():
         key = label.rpartition(".")[2]
-        does_write = _does_write(_spaced(key), _spaced(about or documented.get(key, ""))[:ABOUT_MAX_CHARS], name)
+        does_write = _does_write(_spaced(key), _about(about or documented.get(key, "")), name)
         if does_write is not None:
             (writes if does_write else reads).append(label)
     return FileArguments(tuple(reads), tuple(writes))
@@ -88,24 +99,27 @@ def _does_write(key: str, about: str, tool: str) -> bool | None:
     last = key.rpartition(" ")[2]
     if last in _OTHER:
         return None
-    if _WEB.search(key):
-        names_file = last.startswith("uri") and not about or _says_file(about)
-    elif _PATH_NAME.search(key):
-        names_file = not _is_folder(about) and not (not about and _is_folder(key)) and not (not about and _LISTS.search(tool))
-    elif _FILE_NAME.search(key):
-        names_file = not about or _says_file(about)
+    is_path = _PATH_NAME.search(key) is not None
+    if about:
+        names_file = not _is_folder(about) if is_path else _says_file(about)
+    elif _MOVES.search(tool) and key in _ENDS:
+        return _ENDS[key]
     else:
-        names_file = _says_file(about)
-    if not names_file:
-        return None
-    said = _OUTPUT_FOLDER.sub(" ", about)
-    if _READ.search(key):
-        return False
+        names_file = not (is_path and (_FOLDER.search(key) or _LISTS.search(tool))) and (
+            is_path or _FILE_NAME.search(key) is not None or last in ("uri", "uris")
+        )
+    if not names_file or _READ.search(key):
+        return False if names_file else None
     if _WRITE.search(key):
         return True
-    if _READ.search(said):
-        return False
-    return bool(_WRITE.search(said) or _MAKES.search(tool))
+    said = _FOLDER_PHRASE.sub(" ", about)
+    return not _READ.search(said) and bool(_WRITE.search(said) or (is_path and _MAKES.search(tool)))
+
+
+def _about(description: str) -> str:
+    """Returns what is read of a description: its beginning, without what a path is relative to."""
+    first = _SENTENCE_END.search(description, 24)
+    return _ASIDE.sub("", _spaced(description[: min(first.start() if first else ABOUT_MAX_CHARS, ABOUT_MAX_CHARS)]))
 
 
 def _says_file(about: str) -> bool:
@@ -114,11 +128,12 @@ def _says_file(about: str) -> bool:
 
 def _is_folder(about: str) -> bool:
     """True if a text speaks of a folder before it speaks of a file."""
-    folder = _FOLDER.search(about)
-    if folder is None:
+    about = _FOLDER_PHRASE.sub("\0", about)
+    folder = about.find("\0")
+    if folder < 0 or _FOLDER_OR_FILE.search(about, folder):
         return False
-    file = _FILE.search(_FOLDER.sub("\0", about))
-    return file is None or file.start() > folder.start()
+    file = _FILE.search(about)
+    return file is None or file.start() > folder
 
 
 def _is_of_repository(abouts: dict[str, str]) -> bool:

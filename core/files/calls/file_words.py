@@ -22,6 +22,7 @@ class Words(NamedTuple):
         folder: what holds files. A path to it is no path to a file.
         write: the file is to be made.
         read: the file is there.
+        after: what goes on after a noun without changing it.
     """
 
     path: str
@@ -29,6 +30,7 @@ class Words(NamedTuple):
     folder: str
     write: str
     read: str
+    after: str
 
 
 LANGUAGES: Final[Mapping[str, Words]] = {
@@ -37,8 +39,9 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="file files document documents image images picture pictures photo photos video videos audio recording "
         "screenshot pdf pdfs csv docx xlsx pptx workbook spreadsheet presentation deck diagram attachment attachments",
         folder="directory directories dir folder folders repository repo project root workspace vault",
-        write="save saves saved saving write written output out destination dest dst export generated new",
+        write="save saves saving be.saved is.saved write written output out destination dest dst export generated new custom",
         read="read load input source src open upload attach existing original template reference modify edit convert",
+        after="to of or and that which from in with on is are for",
     ),
     "German": Words(
         path="~pfad ~pfade dateiname dateinamen",
@@ -46,6 +49,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="~ordner ~verzeichnis ~verzeichnisses",
         write="speicher~ gespeichert schreib~ geschrieben ausgabe~ ziel~",
         read="lesen gelesen laden eingabe~ quell~ öffnen vorhanden~ vorlage~ umwandeln konvertieren",
+        after="zu zum von für die das der oder und aus mit",
     ),
     "French": Words(
         path="chemin chemins nom.du.fichier nom.de.fichier noms.de.fichiers",
@@ -53,6 +57,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="dossier dossiers répertoire répertoires",
         write="enregistr~ sauvegard~ écrire écrit sortie destination export~ généré",
         read="lire charger entrée source ouvrir existant modèle référence convertir",
+        after="à de du pour qui ou et dans avec",
     ),
     "Spanish": Words(
         path="ruta rutas nombre.del.archivo nombre.de.archivo nombre.del.fichero nombre.de.fichero",
@@ -60,6 +65,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="carpeta carpetas directorio directorios repositorio proyecto",
         write="guardar guarda guardará escribir salida destino exportar generado",
         read="leer cargar entrada origen abrir existente plantilla template validado convertir",
+        after="a de del para que o y en con",
     ),
     "Portuguese": Words(
         path="caminho caminhos nome.do.arquivo nome.de.arquivo nome.do.ficheiro",
@@ -67,6 +73,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="pasta pastas diretório diretórios directório repositório projeto",
         write="salvar salva guardar gravar escrever saída destino exportar gerado",
         read="ler carregar entrada origem abrir existente modelo converter",
+        after="a de do da para que ou e em com",
     ),
     "Italian": Words(
         path="percorso percorsi nome.del.file nome.file",
@@ -74,6 +81,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="cartella cartelle directory",
         write="salva~ scrivere uscita destinazione esporta~ generato",
         read="leggere caricare ingresso origine aprire esistente modello convertire",
+        after="a di da per che o e in con",
     ),
     "Russian": Words(
         path="путь пути путём имя.файла имени.файла имена.файлов",
@@ -81,13 +89,15 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="папк~ каталог~ директори~ репозитори~",
         write="сохран~ запис~ выходн~ вывод~ экспорт~ назначени~",
         read="чтени~ читать прочитать загруз~ входн~ исходн~ открыть существующ~ шаблон~",
+        after="для из с в или и от",
     ),
     "Chinese": Words(
         path="~路径~ ~路徑~ ~文件名~ ~檔名~ ~檔案名~",
         file="~文件 ~檔案 ~文档 ~文檔 ~图片 ~圖片 ~图像 ~视频 ~音频 ~工作簿 ~演示文稿 ~压缩包",
         folder="~目录~ ~目錄~ ~文件夹~ ~資料夾~ ~仓库~",
-        write="~保存~ ~存储~ ~儲存~ ~输出~ ~輸出~ ~写入~ ~寫入~ ~导出~ ~生成~",
+        write="~保存~ ~存储~ ~儲存~ ~输出~ ~輸出~ ~写入~ ~寫入~ ~导出~ ~生成~ ~自定义~",
         read="~读取~ ~讀取~ ~输入~ ~輸入~ ~源文件~ ~源视频~ ~打开~ ~上传~ ~现有~ ~模板~ ~待~",
+        after="的 用于",
     ),
     "Japanese": Words(
         path="~パス~ ~ファイル名~",
@@ -95,6 +105,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="~フォルダ~ ~ディレクトリ~ ~リポジトリ~",
         write="~保存~ ~出力~ ~書き込~ ~書き出~",
         read="~読み~ ~入力~ ~開く~ ~既存~ ~テンプレート~ ~変換する~",
+        after="~の ~を",
     ),
     "Korean": Words(
         path="~경로~ ~파일명~ ~파일.이름~",
@@ -102,6 +113,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         folder="~폴더~ ~디렉토리~ ~디렉터리~ ~저장소~",
         write="저장~ ~출력~ ~쓰기~ ~내보~",
         read="~읽~ ~입력~ ~기존~ ~템플릿~ ~변환할~",
+        after="~의 ~을 ~를",
     ),
 }
 
