@@ -29,6 +29,11 @@ _OTHER: Final = frozenset(
 )
 """Last words of names that are no files, whatever the description speaks of."""
 
+_NOT_TEXT: Final = frozenset(("boolean", "number", "integer"))
+_NOT_BY_NOUN: Final = frozenset(("name", "names", "url", "urls"))
+_BESIDE_OTHER_PATHS: Final = ({"owner", "repo"}, {"repo_path"}, {"method", "path"})
+"""Arguments of tools whose paths are no paths of files."""
+
 _ENDS: Final = {"source": False, "src": False, "from": False, "destination": True, "dest": True, "dst": True, "to": True}
 """Names in a tool that moves files: whether the file is written."""
 
@@ -56,6 +61,7 @@ _MOVES: Final = Pattern(r"\b(?:move|copy|rename)\b.*\bfiles?\b")
 _MAKES: Final = Pattern(
     rf"\b(?:create|write|new|save|generate|export|make)\b(?: \w+)? (?:{alternatives('file')}|text|binary|content)\Z"
 )
+_STEM: Final = Pattern(r"without (?:the |file |its )?(?:extension|suffix)|不含扩展名")
 _REPOSITORY: Final = Pattern(r"\bgit repository\b")
 _DOCUMENTED: Final = Pattern(
     r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?[ \t]{0,4}"
@@ -83,7 +89,7 @@ def file_arguments(tool: bytes) -> FileArguments:
         return FileArguments()
     name = _spaced(readable_text(take(tool, spans.get("name"))) or "")
     documented = _documented((readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS])
-    if _is_of_repository(abouts):
+    if _is_elsewhere(abouts):
         return FileArguments()
     reads, writes = [], []
     for label, about in abouts.items():
@@ -97,17 +103,18 @@ def file_arguments(tool: bytes) -> FileArguments:
 def _does_write(key: str, about: str, tool: str) -> bool | None:
     """Returns whether an argument names a file to be written, or to be read; None if it names none."""
     last = key.rpartition(" ")[2]
-    if last in _OTHER:
+    if last in _OTHER or _STEM.search(about):
         return None
     is_path = _PATH_NAME.search(key) is not None
     if about:
-        names_file = not _is_folder(about) if is_path else _says_file(about)
+        is_list = _LISTS.search(tool) is not None and _FILE.search(about) is None
+        names_file = not is_list and not _is_folder(about) and (is_path or _says_file(about, last))
     elif _MOVES.search(tool) and key in _ENDS:
         return _ENDS[key]
+    elif is_path:
+        names_file = not _FOLDER.search(key) and not _LISTS.search(tool)
     else:
-        names_file = not (is_path and (_FOLDER.search(key) or _LISTS.search(tool))) and (
-            is_path or _FILE_NAME.search(key) is not None or last in ("uri", "uris")
-        )
+        names_file = _FILE_NAME.search(key) is not None or last in ("uri", "uris")
     if not names_file or _READ.search(key):
         return False if names_file else None
     if _WRITE.search(key):
@@ -122,8 +129,11 @@ def _about(description: str) -> str:
     return _ASIDE.sub("", _spaced(description[: min(first.start() if first else ABOUT_MAX_CHARS, ABOUT_MAX_CHARS)]))
 
 
-def _says_file(about: str) -> bool:
-    return (_PATH.search(about) is not None or _FILE_FIRST.match(about) is not None) and not _is_folder(about)
+def _says_file(about: str, last: str) -> bool:
+    """True if a description speaks of a file. What is a name or a URL of a file may be one of something else's."""
+    if last not in _NOT_BY_NOUN and _FILE_FIRST.match(about):
+        return True
+    return _PATH.search(about) is not None
 
 
 def _is_folder(about: str) -> bool:
@@ -136,9 +146,11 @@ def _is_folder(about: str) -> bool:
     return file is None or file.start() > folder
 
 
-def _is_of_repository(abouts: dict[str, str]) -> bool:
-    keys = {label.lower() for label in abouts}
-    return keys >= {"owner", "repo"} or "repo_path" in keys or any(_REPOSITORY.search(about.lower()) for about in abouts.values())
+def _is_elsewhere(abouts: dict[str, str]) -> bool:
+    """True if the paths of a tool are those of a repository or of a web service."""
+    if any(abouts.keys() >= others for others in _BESIDE_OTHER_PATHS):
+        return True
+    return any(_REPOSITORY.search(about.lower()) for about in abouts.values())
 
 
 def _texts(schema: dict[str, Any]) -> dict[str, str]:
@@ -159,7 +171,9 @@ def _holds_text(part: dict[str, Any]) -> bool:
     if "enum" in part or "const" in part:
         return False
     types = part.get("type")
-    types = types if isinstance(types, list) else [types]
+    types = [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else [types]
+    if not _NOT_TEXT.isdisjoint(types):
+        return False  # a flag or a number that may also come as a text
     if "array" in types and not part.get("items"):
         return True
     return "string" in types or not any(
