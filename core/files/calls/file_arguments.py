@@ -53,7 +53,8 @@ _FOLDER_OR_FILE: Final = Pattern(rf"\bor\b.*(?:{alternatives('path')}|{alternati
 _ASIDE: Final = Pattern(r"\brelative to\b[^,.;)]*|相对于[^，。]*")
 _FOLDER_PHRASE: Final = Pattern(rf"(?:{alternatives('write')}\W?)?{alternatives('folder')}")
 
-_URI_NAME: Final = Pattern(r"\bur[il]s?\Z")
+_URL: Final = Pattern(r"\burls?\b")
+_REMOTE: Final = Pattern(r"\b(?:remote|cloud|bucket)\b")
 _LISTS: Final = Pattern(
     r"\b(?:director(?:y|ies)|folders?|dirs?|tree)\b|\b(?:list|search|find|scan|delete|remove)\b.*\bfiles?\b|\bsearch\Z"
 )
@@ -103,7 +104,7 @@ def file_arguments(tool: bytes) -> FileArguments:
 def _does_write(key: str, about: str, tool: str) -> bool | None:
     """Returns whether an argument names a file to be written, or to be read; None if it names none."""
     last = key.rpartition(" ")[2]
-    if last in _OTHER or _STEM.search(about):
+    if last in _OTHER or _REMOTE.search(key) or _STEM.search(about):
         return None
     is_path = _PATH_NAME.search(key) is not None
     if about:
@@ -120,7 +121,10 @@ def _does_write(key: str, about: str, tool: str) -> bool | None:
     if _WRITE.search(key):
         return True
     said = _FOLDER_PHRASE.sub(" ", about)
-    return not _READ.search(said) and bool(_WRITE.search(said) or (is_path and _MAKES.search(tool)))
+    read, write = _READ.search(said), _WRITE.search(said)
+    if read is None and write is None:
+        return is_path and _MAKES.search(tool) is not None
+    return read is None or (write is not None and write.start() < read.start())
 
 
 def _about(description: str) -> str:
@@ -131,9 +135,9 @@ def _about(description: str) -> str:
 
 def _says_file(about: str, last: str) -> bool:
     """True if a description speaks of a file. What is a name or a URL of a file may be one of something else's."""
-    if last not in _NOT_BY_NOUN and _FILE_FIRST.match(about):
+    if _PATH.search(about):
         return True
-    return _PATH.search(about) is not None
+    return last not in _NOT_BY_NOUN and not _URL.search(about) and _FILE_FIRST.match(about) is not None
 
 
 def _is_folder(about: str) -> bool:
