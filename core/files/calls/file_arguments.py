@@ -1,60 +1,61 @@
 """Which arguments of a tool name files, as far as its entry in `tools/list` says so.
 
-An argument names a file if its name ends in such a word (`input_file`, `pdfPath`) or its description has one. The last
-word of a name is what the argument is: a `file_format` is no file. A path to a folder, to something on the web, or
-within a repository is none either.
+The last word of a name is what the argument is: `pdf_path` and `inputFile` name files, `file_format` and
+`document_handle` do not. A description counts with its first sentence, and stands in the schema or, as in servers that
+are generated from functions, in the tool's description. Paths to folders, on the web and within repositories are none.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 from ...base.lazy_regex import Pattern
 from ...jsonrpc.append import readable_members, readable_text
 from ...jsonrpc.splice import take
-from .file_words import alternatives
+from .file_words import RELATIVE_TO, STEM_ONLY, alternatives
 from .tool_hints import TEXT_MAX_CHARS, argument_schemas, decoded_object
 
 ABOUT_MAX_CHARS: Final = 240
 """Characters of an argument's description that are read. What it is stands at the beginning."""
 
-_CAMEL: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-.]+")
-_SENTENCE_END: Final = Pattern(r"[.;!?](?=\s)|[。；！？\n]")
+NAME_MAX_CHARS: Final = 200
+"""Characters of a tool's name that are read. The specification recommends at most 128."""
 
-_OTHER: Final = frozenset(
-    "id ids key keys handle handles format formats type types ext extension extensions pattern patterns glob filter hash "
-    "checksum size count content contents text texts base64 data encoding mode dir dirs directory directories folder "
-    "folders prefix suffix query command code script style token prompt message title description selector cwd root "
-    "project repo repository language sheet range field fields column columns status label labels tag tags options".split()
+_OTHER: Final = Pattern(
+    r"ids?|keys?|handles?|formats?|types?|ext|extensions?|patterns?|glob|filter|hash|checksum|size|count|contents?"
+    r"|texts?|base64|data|encoding|mode|dirs?|directory|directories|folders?|prefix|suffix|query|command|code|script"
+    r"|style|token|prompt|message|title|description|selector|cwd|root|project|repo|repository|language|sheet|range"
+    r"|fields?|columns?|status|labels?|tags?|options"
 )
 """Last words of names that are no files, whatever the description speaks of."""
-
-_NOT_TEXT: Final = frozenset(("boolean", "number", "integer"))
-_NOT_BY_NOUN: Final = frozenset(("name", "names", "url", "urls"))
-_BESIDE_OTHER_PATHS: Final = ({"owner", "repo"}, {"repo_path"}, {"method", "path"})
-"""Arguments of tools whose paths are no paths of files."""
-
-_ENDS: Final = {"source": False, "src": False, "from": False, "destination": True, "dest": True, "dst": True, "to": True}
-"""Names in a tool that moves files: whether the file is written."""
 
 _PATH: Final = Pattern(alternatives("path"))
 _FOLDER: Final = Pattern(alternatives("folder"))
 _FILE: Final = Pattern(alternatives("file", is_loose=True))
+_WRITE: Final = Pattern(alternatives("write"))
+_READ: Final = Pattern(alternatives("read"))
+
+_PATH_NAME: Final = Pattern(rf"(?:{alternatives('path')}|\bfiles?)\Z")
+_FILE_NAME: Final = Pattern(rf"{alternatives('file')}(?: sources?)?\Z")
 _FILE_FIRST: Final = Pattern(
     rf"\W*(?:(?:\w{{1,3}}|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
     rf"(?:{alternatives('file', prefix='[^ ]{0,12}')}\W*)+(?:\Z|(?<=[^\w\s'])|{alternatives('after')})"
 )
 """A noun phrase at the beginning whose last noun is a file: `The PDF file to read`, not `Document title`."""
-_WRITE: Final = Pattern(alternatives("write"))
-_READ: Final = Pattern(alternatives("read"))
-_FILE_NAME: Final = Pattern(rf"(?:{alternatives('path')}|{alternatives('file')})(?: sources?)?\Z")
-_PATH_NAME: Final = Pattern(rf"(?:{alternatives('path')}|\bfiles?)\Z")
-_FOLDER_OR_FILE: Final = Pattern(rf"\bor\b.*(?:{alternatives('path')}|{alternatives('file')})")
-_ASIDE: Final = Pattern(r"\brelative to\b[^,.;)]*|相对于[^，。]*")
+
 _FOLDER_PHRASE: Final = Pattern(rf"(?:{alternatives('write')}\W?)?{alternatives('folder')}")
+_OR_FILE: Final = Pattern(rf"\bor\b.*(?:{alternatives('path')}|{alternatives('file')})")
+
+_NOT_BY_NOUN: Final = frozenset(("names", "url", "urls"))
+"""Last words of names for which a description has to speak of a path: it may be on the web, too."""
 
 _URL: Final = Pattern(r"\burls?\b")
-_REMOTE: Final = Pattern(r"\b(?:remote|cloud|bucket)\b")
+_REMOTE: Final = Pattern(r"\A(?:name|.*\b(?:remote|cloud|bucket)\b.*)\Z")
+_REPOSITORY: Final = Pattern(r"\bgit repository\b", re.IGNORECASE)
+_BESIDE_OTHER_PATHS: Final = ({"owner", "repo"}, {"repo_path"}, {"method", "path"})
+"""Arguments of tools whose paths are those of a repository or of a web service."""
+
 _LISTS: Final = Pattern(
     r"\b(?:director(?:y|ies)|folders?|dirs?|tree)\b|\b(?:list|search|find|scan|delete|remove)\b.*\bfiles?\b|\bsearch\Z"
 )
@@ -62,12 +63,20 @@ _MOVES: Final = Pattern(r"\b(?:move|copy|rename)\b.*\bfiles?\b")
 _MAKES: Final = Pattern(
     rf"\b(?:create|write|new|save|generate|export|make)\b(?: \w+)? (?:{alternatives('file')}|text|binary|content)\Z"
 )
-_STEM: Final = Pattern(r"without (?:the |file |its )?(?:extension|suffix)|不含扩展名")
-_REPOSITORY: Final = Pattern(r"\bgit repository\b")
+"""Names of tools: of those that take a folder or read no file, of those that move files, of those that make one."""
+
+_ENDS: Final = {"source": False, "src": False, "from": False, "destination": True, "dest": True, "dst": True}
+"""Names of arguments of a tool that moves files: whether the file is made."""
+
+_BORDER: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-.]+")
+_SENTENCE_END: Final = Pattern(r"[.;!?](?=\s)|[。；！？\n]")
 _DOCUMENTED: Final = Pattern(
     r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?[ \t]{0,4}"
     r"(?:(?:[:：=]|[-–—][ \t])[ \t]{0,4}(?=([^\n|]{0,240})))?"
 )
+"""What a tool's description says of an argument: `path: The file`, `path (the file)`, `path - the file`."""
+
+_NOT_TEXT: Final = frozenset(("boolean", "number", "integer"))
 
 
 class FileArguments(NamedTuple):
@@ -86,65 +95,59 @@ def file_arguments(tool: bytes) -> FileArguments:
     """Returns the arguments that name files, for the entry of a tool in `tools/list`."""
     spans = readable_members(tool)
     abouts = _texts(decoded_object(take(tool, spans.get("inputSchema"))))
-    if not abouts:
+    if not abouts or _is_elsewhere(abouts):
         return FileArguments()
-    name = _spaced(readable_text(take(tool, spans.get("name"))) or "")
-    documented = _documented((readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS])
-    if _is_elsewhere(abouts):
-        return FileArguments()
+    name = _spaced((readable_text(take(tool, spans.get("name"))) or "")[:NAME_MAX_CHARS])
+    description = (readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS]
+    documented = {} if all(abouts.values()) else _documented(description)
     reads, writes = [], []
-    for label, about in abouts.items():
+    for label, text in abouts.items():
         key = label.rpartition(".")[2]
-        does_write = _does_write(_spaced(key), _about(about or documented.get(key, "")), name)
-        if does_write is not None:
-            (writes if does_write else reads).append(label)
+        words = _spaced(key)
+        if _OTHER.fullmatch(words.rpartition(" ")[2]) or _REMOTE.search(words):
+            continue
+        about = _first_sentence(text or documented.get(key, ""))
+        if _names_file(words, about, name):
+            (writes if _is_made(words, about, name) else reads).append(label)
     return FileArguments(tuple(reads), tuple(writes))
 
 
-def _does_write(key: str, about: str, tool: str) -> bool | None:
-    """Returns whether an argument names a file to be written, or to be read; None if it names none."""
-    last = key.rpartition(" ")[2]
-    if last in _OTHER or _REMOTE.search(key) or _STEM.search(about):
-        return None
+def _names_file(key: str, about: str, tool: str) -> bool:
+    """True if an argument names a file. The name decides where nothing is said of it."""
     is_path = _PATH_NAME.search(key) is not None
-    if about:
-        is_list = _LISTS.search(tool) is not None and _FILE.search(about) is None
-        names_file = not is_list and not _is_folder(about) and (is_path or _says_file(about, last))
-    elif _MOVES.search(tool) and key in _ENDS:
-        return _ENDS[key]
-    elif is_path:
-        names_file = not _FOLDER.search(key) and not _LISTS.search(tool)
-    else:
-        names_file = _FILE_NAME.search(key) is not None or last in ("uri", "uris")
-    if not names_file or _READ.search(key):
-        return False if names_file else None
-    if _WRITE.search(key):
-        return True
-    said = _FOLDER_PHRASE.sub(" ", about)
-    read, write = _READ.search(said), _WRITE.search(said)
-    if read is None and write is None:
-        return is_path and _MAKES.search(tool) is not None
-    return read is None or (write is not None and write.start() < read.start())
-
-
-def _about(description: str) -> str:
-    """Returns what is read of a description: its beginning, without what a path is relative to."""
-    first = _SENTENCE_END.search(description, 24)
-    return _ASIDE.sub("", _spaced(description[: min(first.start() if first else ABOUT_MAX_CHARS, ABOUT_MAX_CHARS)]))
-
-
-def _says_file(about: str, last: str) -> bool:
-    """True if a description speaks of a file. What is a name or a URL of a file may be one of something else's."""
-    if _PATH.search(about):
+    last = key.rpartition(" ")[2]
+    if not about:
+        if is_path:
+            return not _FOLDER.search(key) and not _LISTS.search(tool)
+        is_end = key in _ENDS and _MOVES.search(tool) is not None
+        return is_end or last in ("uri", "uris") or _FILE_NAME.search(key) is not None
+    if STEM_ONLY.search(about) or _is_folder(about) or (_LISTS.search(tool) and not _FILE.search(about)):
+        return False
+    if is_path or _PATH.search(about):
         return True
     return last not in _NOT_BY_NOUN and not _URL.search(about) and _FILE_FIRST.match(about) is not None
 
 
+def _is_made(key: str, about: str, tool: str) -> bool:
+    """True if the file that an argument names is to be made. What stands first in a description decides."""
+    if not about and key in _ENDS:
+        return _ENDS[key]
+    if _READ.search(key):
+        return False
+    if _WRITE.search(key):
+        return True
+    about = _FOLDER_PHRASE.sub(" ", about)
+    read, write = _READ.search(about), _WRITE.search(about)
+    if write is not None:
+        return read is None or write.start() < read.start()
+    return read is None and _PATH_NAME.search(key) is not None and _MAKES.search(tool) is not None
+
+
 def _is_folder(about: str) -> bool:
-    """True if a text speaks of a folder before it speaks of a file."""
+    """True if a description speaks of a folder before it speaks of a file, and of no file instead."""
     about = _FOLDER_PHRASE.sub("\0", about)
     folder = about.find("\0")
-    if folder < 0 or _FOLDER_OR_FILE.search(about, folder):
+    if folder < 0 or _OR_FILE.search(about, folder):
         return False
     file = _FILE.search(about)
     return file is None or file.start() > folder
@@ -154,7 +157,7 @@ def _is_elsewhere(abouts: dict[str, str]) -> bool:
     """True if the paths of a tool are those of a repository or of a web service."""
     if any(abouts.keys() >= others for others in _BESIDE_OTHER_PATHS):
         return True
-    return any(_REPOSITORY.search(about.lower()) for about in abouts.values())
+    return any(_REPOSITORY.search(about[:ABOUT_MAX_CHARS]) for about in abouts.values())
 
 
 def _texts(schema: dict[str, Any]) -> dict[str, str]:
@@ -163,30 +166,26 @@ def _texts(schema: dict[str, Any]) -> dict[str, str]:
     texts = set()
     for label, part in argument_schemas(schema):
         about = part.get("description")
-        if isinstance(about, str) and not abouts.get(label):
-            abouts[label] = about
-        abouts.setdefault(label, "")
+        abouts[label] = abouts.get(label) or (about if isinstance(about, str) else "")
         if _holds_text(part):
             texts.add(label)
-    return {label: abouts[label] for label in reversed(abouts) if label in texts}
+    return {label: about for label, about in reversed(abouts.items()) if label in texts}
 
 
 def _holds_text(part: dict[str, Any]) -> bool:
+    """True if a schema takes any text, or a list of which nothing is said."""
     if "enum" in part or "const" in part:
         return False
     types = part.get("type")
-    types = [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else [types]
-    if not _NOT_TEXT.isdisjoint(types):
-        return False  # a flag or a number that may also come as a text
-    if "array" in types and not part.get("items"):
-        return True
-    return "string" in types or not any(
-        part.get(word) for word in ("type", "items", "properties", "anyOf", "oneOf", "allOf", "$ref")
-    )
+    if types is None:
+        return not any(word in part for word in ("items", "properties", "anyOf", "oneOf", "allOf", "$ref"))
+    names = types if isinstance(types, list) else [types]
+    if any(name in names for name in _NOT_TEXT):
+        return False  # a flag or a number that may come as a text
+    return "string" in names or ("array" in names and not part.get("items"))
 
 
 def _documented(description: str) -> dict[str, str]:
-    """Returns what a tool's description says of its arguments: `path: The file`, `path (the file)`, `path - the file`."""
     found: dict[str, str] = {}
     for match in _DOCUMENTED.finditer(description):
         name, aside, rest = match.groups()
@@ -195,6 +194,13 @@ def _documented(description: str) -> dict[str, str]:
     return found
 
 
-def _spaced(name: str) -> str:
+def _first_sentence(description: str) -> str:
+    """Returns what is read of a description. A first sentence such as `Optional.` has a second one with it."""
+    description = description[:ABOUT_MAX_CHARS]
+    end = _SENTENCE_END.search(description, 24)
+    return RELATIVE_TO.sub("", _spaced(description[: end.start()] if end else description))
+
+
+def _spaced(text: str) -> str:
     """Returns a text in lower case, with names in it cut into their words."""
-    return _CAMEL.sub(" ", name).lower()
+    return _BORDER.sub(" ", text).lower()

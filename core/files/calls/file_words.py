@@ -39,7 +39,8 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="file files document documents image images picture pictures photo photos video videos audio recording "
         "screenshot pdf pdfs csv docx xlsx pptx workbook spreadsheet presentation deck diagram attachment attachments",
         folder="directory directories dir folder folders repository repo project root workspace vault",
-        write="save saves saving be.saved is.saved write written output out destination dest dst export generated new custom",
+        write="save saves saving be.saved is.saved write written output out destination dest dst "
+        "export generated new custom",
         read="read load input source src open upload attach existing original template reference modify edit convert",
         after="to of or and that which from in with on is are for",
     ),
@@ -116,6 +117,12 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         after="~의 ~을 ~를",
     ),
 }
+
+RELATIVE_TO: Final = Pattern(r"\brelative to\b[^,.;)]*|\brelativ zu[mr]?\b[^,.;)]*|相对于[^，。]*")
+"""What a path may start from: no folder that the argument names."""
+
+STEM_ONLY: Final = Pattern(r"without (?:the |file |its )?(?:extension|suffix)|ohne endung|不含扩展名")
+"""The name of a file that is completed: no path may take its place."""
 
 
 def alternatives(field: str, *, prefix: str = "", is_loose: bool = False) -> str:

@@ -32,14 +32,6 @@ TEXT_MAX_CHARS: Final = 16 * 1024
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
 _URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
 _PATH_WORD: Final = Pattern(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
-_FILE_NAME: Final = Pattern(
-    r"path|(?<!pro)file|document|image|picture|(?:^|[_\-.])uris?$|(?-i:(?<=[a-z])(?:Uri|URI)s?$)", re.IGNORECASE
-)
-_FILE_WORD: Final = Pattern(
-    r"(?<![A-Za-z])(?:(?:file)?paths?|file(?:name)?s?|uris?|documents?|images?)(?![A-Za-z])", re.IGNORECASE
-)
-_RESULT_WORD: Final = Pattern(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
-_SOURCE_WORD: Final = Pattern(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
 _FILE_URI: Final = Pattern(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
 _SCHEME: Final = Pattern(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
 _REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
@@ -77,21 +69,6 @@ def says_uri(result: bytes, paths: Sequence[str]) -> bool:
     for path in paths:
         own_words = own_words.replace(path, " ") if path else own_words
     return _SCHEME.search(own_words) is not None and (own_words != text or _REFUSAL.search(own_words) is not None)
-
-
-def takes_files(tool: bytes) -> bool:
-    """True if the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
-    description may be a file, and not only one to be written."""
-    strings, files, results = set(), set(), set()
-    for label, part in argument_schemas(decoded_object(take(tool, readable_members(tool).get("inputSchema")))):
-        if _is_string(part):
-            strings.add(label)
-        key, about = label.rpartition(".")[2], _text(part.get("description"))
-        if _FILE_NAME.search(key) or _FILE_WORD.search(about):
-            files.add(label)
-        if _RESULT_WORD.search(f"{key} {about}") and not _SOURCE_WORD.search(f"{key} {about}"):
-            results.add(label)
-    return not strings.isdisjoint(files - results)
 
 
 # --- Schemas --------------------------------------------------------------------------------------------------------
