@@ -39,7 +39,7 @@ _READ: Final = Pattern(alternatives("read"))
 _PATH_NAME: Final = Pattern(rf"(?:{alternatives('path')}|\bfiles?)\Z")
 _FILE_NAME: Final = Pattern(rf"{alternatives('file')}(?: sources?)?\Z")
 _FILE_FIRST: Final = Pattern(
-    rf"\W*(?:(?:\w{{1,3}}|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
+    rf"\W*(?:(?!u?id\b|url\b)(?:\w{{1,3}}|more|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
     rf"(?:{alternatives('file', prefix='[^ ]{0,12}')}\W*)+(?:\Z|(?<=[^\w\s'])|{alternatives('after')})"
 )
 """A noun phrase at the beginning whose last noun is a file: `The PDF file to read`, not `Document title`."""
@@ -70,6 +70,7 @@ _ENDS: Final = {"source": False, "src": False, "from": False, "destination": Tru
 
 _BORDER: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-.]+")
 _SENTENCE_END: Final = Pattern(r"[.;!?](?=\s)|[。；！？\n]")
+_OPTIONAL: Final = Pattern(r"\W*(?:optional|required|可选|必需|必填)\W*", re.IGNORECASE)
 _DOCUMENTED: Final = Pattern(
     r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?[ \t]{0,4}"
     r"(?:(?:[:：=]|[-–—][ \t])[ \t]{0,4}(?=([^\n|]{0,240})))?"
@@ -195,9 +196,10 @@ def _documented(description: str) -> dict[str, str]:
 
 
 def _first_sentence(description: str) -> str:
-    """Returns what is read of a description. A first sentence such as `Optional.` has a second one with it."""
+    """Returns what is read of a description. `Optional.` is no sentence."""
     description = description[:ABOUT_MAX_CHARS]
-    end = _SENTENCE_END.search(description, 24)
+    optional = _OPTIONAL.match(description)
+    end = _SENTENCE_END.search(description, optional.end() if optional else 0)
     return RELATIVE_TO.sub("", _spaced(description[: end.start()] if end else description))
 
 
