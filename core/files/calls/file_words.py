@@ -6,6 +6,7 @@ their words. What is no whole word is marked by `~` where further letters may st
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -125,6 +126,7 @@ STEM_ONLY: Final = Pattern(r"without (?:the |file |its )?(?:extension|suffix)|oh
 """The name of a file that is completed: no path may take its place."""
 
 
+@functools.cache
 def alternatives(field: str, *, prefix: str = "", is_loose: bool = False) -> str:
     """Returns an expression for any of the words of a field.
 
