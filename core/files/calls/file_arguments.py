@@ -72,7 +72,7 @@ _BORDER: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-.
 _SENTENCE_END: Final = Pattern(r"[.;!?](?=\s)|[。；！？\n]")
 _OPTIONAL: Final = Pattern(r"\W*(?:optional|required|可选|必需|必填)\W*", re.IGNORECASE)
 _DOCUMENTED: Final = Pattern(
-    r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?[ \t]{0,4}"
+    r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?(?:\([^()\n]{0,80}\))?[ \t]{0,4}"
     r"(?:(?:[:：=]|[-–—][ \t])[ \t]{0,4}(?=([^\n|]{0,240})))?"
 )
 """What a tool's description says of an argument: `path: The file`, `path (the file)`, `path - the file`."""
