@@ -50,6 +50,7 @@ _OR_FILE: Final = Pattern(rf"\bor\b.*(?:{alternatives('path')}|{alternatives('fi
 _NOT_BY_NOUN: Final = frozenset(("names", "url", "urls"))
 """Last words of names for which a description has to speak of a path: it may be on the web, too."""
 
+_CONTENT: Final = Pattern(r"\bbase64\b")
 _URL: Final = Pattern(r"\burls?\b")
 _REMOTE: Final = Pattern(r"\A(?:name|.*\b(?:remote|cloud|bucket)\b.*)\Z")
 _REPOSITORY: Final = Pattern(r"\bgit repository\b", re.IGNORECASE)
@@ -124,9 +125,11 @@ def _names_file(key: str, about: str, tool: str) -> bool:
         return is_end or last in ("uri", "uris") or _FILE_NAME.search(key) is not None
     if STEM_ONLY.search(about) or _is_folder(about) or (_LISTS.search(tool) and not _FILE.search(about)):
         return False
-    if is_path or _PATH.search(about):
+    if _PATH.search(about):
         return True
-    return last not in _NOT_BY_NOUN and not _URL.search(about) and _FILE_FIRST.match(about) is not None
+    if _CONTENT.search(about):
+        return False
+    return is_path or (last not in _NOT_BY_NOUN and not _URL.search(about) and _FILE_FIRST.match(about) is not None)
 
 
 def _is_made(key: str, about: str, tool: str) -> bool:

@@ -50,7 +50,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="~datei ~dateien ~dokument ~dokumente ~bild ~bilder video audio",
         folder="~ordner ~verzeichnis ~verzeichnisses",
         write="speicher~ gespeichert schreib~ geschrieben ausgabe~ ziel~",
-        read="lesen gelesen laden eingabe~ quell~ öffnen vorhanden~ vorlage~ umwandeln konvertieren",
+        read="lesen gelesen laden eingabe~ quell~ öffnen vorhanden~ vorlage~ umwandeln konvertieren bearbeit~",
         after="zu zum von für die das der oder und aus mit",
     ),
     "French": Words(
@@ -58,7 +58,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="fichier fichiers document documents image images photo vidéo audio",
         folder="dossier dossiers répertoire répertoires",
         write="enregistr~ sauvegard~ écrire écrit sortie destination export~ généré",
-        read="lire charger entrée source ouvrir existant modèle référence convertir",
+        read="lire charger entrée source ouvrir existant modèle référence convertir modifier",
         after="à de du pour qui ou et dans avec",
     ),
     "Spanish": Words(
@@ -66,7 +66,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="archivo archivos fichero ficheros documento documentos imagen imágenes foto vídeo video audio",
         folder="carpeta carpetas directorio directorios repositorio proyecto",
         write="guardar guarda guardará escribir salida destino exportar generado",
-        read="leer cargar entrada origen abrir existente plantilla template validado convertir",
+        read="leer cargar entrada origen abrir existente plantilla template validado convertir editar modificar",
         after="a de del para que o y en con",
     ),
     "Portuguese": Words(
@@ -74,7 +74,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="arquivo arquivos ficheiro ficheiros documento documentos imagem imagens foto vídeo áudio",
         folder="pasta pastas diretório diretórios directório repositório projeto",
         write="salvar salva guardar gravar escrever saída destino exportar gerado",
-        read="ler carregar entrada origem abrir existente modelo converter",
+        read="ler carregar entrada origem abrir existente modelo converter editar modificar",
         after="a de do da para que ou e em com",
     ),
     "Italian": Words(
@@ -82,7 +82,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="file documento documenti immagine immagini foto video audio",
         folder="cartella cartelle directory",
         write="salva~ scrivere uscita destinazione esporta~ generato",
-        read="leggere caricare ingresso origine aprire esistente modello convertire",
+        read="leggere caricare ingresso origine aprire esistente modello convertire modificare",
         after="a di da per che o e in con",
     ),
     "Russian": Words(
@@ -90,7 +90,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="файл~ документ документа документы изображение изображения картинка видео аудио",
         folder="папк~ каталог~ директори~ репозитори~",
         write="сохран~ запис~ выходн~ вывод~ экспорт~ назначени~",
-        read="чтени~ читать прочитать загруз~ входн~ исходн~ открыть существующ~ шаблон~",
+        read="чтени~ читать прочитать загруз~ входн~ исходн~ открыть существующ~ шаблон~ редакт~ измен~",
         after="для из с в или и от",
     ),
     "Chinese": Words(
@@ -98,7 +98,8 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="~文件 ~檔案 ~文档 ~文檔 ~图片 ~圖片 ~图像 ~视频 ~音频 ~工作簿 ~演示文稿 ~压缩包",
         folder="~目录~ ~目錄~ ~文件夹~ ~資料夾~ ~仓库~",
         write="~保存~ ~存储~ ~儲存~ ~输出~ ~輸出~ ~写入~ ~寫入~ ~导出~ ~生成~ ~自定义~",
-        read="~读取~ ~讀取~ ~输入~ ~輸入~ ~源文件~ ~源视频~ ~打开~ ~上传~ ~现有~ ~模板~ ~待~",
+        read="~读取~ ~讀取~ ~输入~ ~輸入~ ~源文件~ ~源视频~ ~打开~ ~上传~ ~现有~ ~模板~ ~待~ ~参考~ ~參考~ "
+        "~编辑~ ~編輯~ ~修改~",
         after="的 用于",
     ),
     "Japanese": Words(
@@ -106,7 +107,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="~ファイル ~文書 ~ドキュメント ~画像 ~動画 ~音声",
         folder="~フォルダ~ ~ディレクトリ~ ~リポジトリ~",
         write="~保存~ ~出力~ ~書き込~ ~書き出~",
-        read="~読み~ ~入力~ ~開く~ ~既存~ ~テンプレート~ ~変換する~",
+        read="~読み~ ~入力~ ~開く~ ~既存~ ~テンプレート~ ~変換する~ ~編集~",
         after="~の ~を",
     ),
     "Korean": Words(
@@ -114,7 +115,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
         file="~파일 ~문서 ~이미지 ~사진 ~동영상 ~오디오",
         folder="~폴더~ ~디렉토리~ ~디렉터리~ ~저장소~",
         write="저장~ ~출력~ ~쓰기~ ~내보~",
-        read="~읽~ ~입력~ ~기존~ ~템플릿~ ~변환할~",
+        read="~읽~ ~입력~ ~기존~ ~템플릿~ ~변환할~ ~편집~",
         after="~의 ~을 ~를",
     ),
 }
