@@ -1,4 +1,4 @@
-"""Which arguments of a tool name files, as far as its entry in `tools/list` says so.
+"""The arguments of a tool that name files, as far as its entry in `tools/list` says so.
 
 The last word of a name is what the argument is: `pdf_path` and `inputFile` name files, `file_format` and
 `document_handle` do not. A description counts with its first sentence, and stands in the schema or, as in servers that
@@ -37,6 +37,8 @@ _WRITE: Final = Pattern(alternatives("write"))
 _READ: Final = Pattern(alternatives("read"))
 
 _PATH_NAME: Final = Pattern(rf"(?:{alternatives('path')}|\bfiles?)\Z")
+_ONLY_NAME: Final = Pattern(r"file ?name")
+_ANY_FILE: Final = Pattern(r"(?:(?:full|absolute) )?(?:file ?)?(?:path|name)|file")
 _FILE_NAME: Final = Pattern(rf"{alternatives('file')}(?: sources?)?\Z")
 _FILE_FIRST: Final = Pattern(
     rf"\W*(?:(?!u?id\b|url\b)(?:\w{{1,3}}|more|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
@@ -62,7 +64,8 @@ _LISTS: Final = Pattern(
 )
 _MOVES: Final = Pattern(r"\b(?:move|copy|rename)\b.*\bfiles?\b")
 _MAKES: Final = Pattern(
-    rf"\b(?:create|write|new|save|generate|export|make)\b(?: \w+)? (?:{alternatives('file')}|text|binary|content)\Z"
+    rf"\b(?:create|write|new|save|generate|export|download|make)\b(?: \w+)? "
+    rf"(?:{alternatives('file')}|text|binary|content)\Z"
 )
 """Names of tools: of those that take a folder or read no file, of those that move files, of those that make one."""
 
@@ -76,7 +79,7 @@ _DOCUMENTED: Final = Pattern(
     r"(?<![\w.])([A-Za-z_]\w{0,63})[`*'\"]{0,3}[ \t]{0,8}(?:\(([^()\n]{0,80})\))?(?:\([^()\n]{0,80}\))?[ \t]{0,4}"
     r"(?:(?:[:：=]|[-–—][ \t])[ \t]{0,4}(?=([^\n|]{0,240})))?"
 )
-"""What a tool's description says of an argument: `path: The file`, `path (the file)`, `path - the file`."""
+"""Explanations of arguments in a tool's description: `path: The file`, `path (the file)`, `path - the file`."""
 
 _NOT_TEXT: Final = frozenset(("boolean", "number", "integer"))
 
@@ -102,7 +105,8 @@ def file_arguments(tool: bytes) -> FileArguments:
     name = _spaced((readable_text(take(tool, spans.get("name"))) or "")[:NAME_MAX_CHARS])
     description = (readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS]
     documented = {} if all(abouts.values()) else _documented(description)
-    reads, writes = [], []
+    reads: list[str] = []
+    writes: list[str] = []
     for label, text in abouts.items():
         key = label.rpartition(".")[2]
         words = _spaced(key)
@@ -111,6 +115,8 @@ def file_arguments(tool: bytes) -> FileArguments:
         about = _first_sentence(text or documented.get(key, ""))
         if _names_file(words, about, name):
             (writes if _is_made(words, about, name) else reads).append(label)
+    if len(reads) > 1:  # beside a path, `filename` is what the file is to be called
+        reads = [label for label in reads if not _ONLY_NAME.fullmatch(_spaced(label.rpartition(".")[2]))] or reads
     return FileArguments(tuple(reads), tuple(writes))
 
 
@@ -144,7 +150,7 @@ def _is_made(key: str, about: str, tool: str) -> bool:
     read, write = _READ.search(about), _WRITE.search(about)
     if write is not None:
         return read is None or write.start() < read.start()
-    return read is None and _PATH_NAME.search(key) is not None and _MAKES.search(tool) is not None
+    return read is None and _ANY_FILE.fullmatch(key) is not None and _MAKES.search(tool) is not None
 
 
 def _is_folder(about: str) -> bool:

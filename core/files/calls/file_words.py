@@ -121,7 +121,7 @@ LANGUAGES: Final[Mapping[str, Words]] = {
 }
 
 RELATIVE_TO: Final = Pattern(r"\brelative to\b[^,.;)]*|\brelativ zu[mr]?\b[^,.;)]*|相对于[^，。]*")
-"""What a path may start from: no folder that the argument names."""
+"""The start of a relative path. It is no folder that the argument names."""
 
 STEM_ONLY: Final = Pattern(r"without (?:the |file |its )?(?:extension|suffix)|ohne endung|不含扩展名")
 """The name of a file that is completed: no path may take its place."""

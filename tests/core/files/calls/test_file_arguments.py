@@ -35,15 +35,16 @@ def string(**more: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        ("path", "read"), ("file_path", "read"), ("inputFile", "read"), ("imagePaths", "read"), ("fileAbsolutePath", "read"),
-        ("PDF_PATH", "read"), ("filename", "read"), ("input_file_name", "read"), ("document", "read"), ("attachments", "read"),
-        ("image_source", "read"), ("uri", "read"), ("resourceUri", "read"), ("archivo", "read"), ("ruta", "read"),
+        ("path", "read"), ("file_path", "read"), ("inputFile", "read"), ("imagePaths", "read"),
+        ("fileAbsolutePath", "read"), ("PDF_PATH", "read"), ("filename", "read"), ("input_file_name", "read"),
+        ("document", "read"), ("attachments", "read"), ("image_source", "read"), ("uri", "read"),
+        ("resourceUri", "read"), ("archivo", "read"), ("ruta", "read"),
         ("output_path", "write"), ("outputFile", "write"), ("dest_path", "write"), ("destination_file", "write"),
-        ("profile", ""), ("security", ""), ("filetype", ""), ("file_format", ""), ("filename_pattern", ""), ("file_id", ""),
-        ("document_handle", ""), ("document_id", ""), ("fileKey", ""), ("file_hash", ""), ("file_content", ""),
-        ("image_base64", ""), ("pathPrefix", ""), ("url", ""), ("image_url", ""), ("page_urls", ""), ("name", ""),
-        ("repo_root_path", ""), ("project_path", ""), ("folder_path", ""), ("output_dir", ""), ("remote_path", ""),
-        ("element", ""), ("selector", ""), ("text", ""), ("", ""),
+        ("profile", ""), ("security", ""), ("filetype", ""), ("file_format", ""), ("filename_pattern", ""),
+        ("file_id", ""), ("document_handle", ""), ("document_id", ""), ("fileKey", ""), ("file_hash", ""),
+        ("file_content", ""), ("image_base64", ""), ("pathPrefix", ""), ("url", ""), ("image_url", ""),
+        ("page_urls", ""), ("name", ""), ("repo_root_path", ""), ("project_path", ""), ("folder_path", ""),
+        ("output_dir", ""), ("remote_path", ""), ("element", ""), ("selector", ""), ("text", ""), ("", ""),
     ],
 )  # fmt: skip
 def test_the_last_word_of_a_name_says_what_it_is(key: str, expected: str) -> None:
@@ -179,7 +180,7 @@ SAID: dict[str, tuple[str, str, str, str]] = {
     "Japanese": ("動画のパス", "読み込む画像ファイル", "出力ファイルのパス", "フォルダのパス"),
     "Korean": ("파일의 절대 경로", "분석할 이미지", "결과 파일 저장 경로", "폴더 경로"),
 }
-"""For each language: a path, a file without the word path, a file to be made, a folder."""
+"""Descriptions in each language of a path, of a file without the word path, of a file to be made, of a folder."""
 
 
 def test_each_language_is_tried() -> None:
@@ -244,6 +245,11 @@ def test_an_argument_takes_a_text_or_a_list_of_texts(schema: object, is_file: bo
     assert judged({"path": schema}, **{"$defs": {"text": string()}}).reads == (("path",) if is_file else ())
 
 
+def test_a_filename_beside_a_path_is_only_a_name() -> None:
+    assert judged({"file_path": string(), "filename": string()}).reads == ("file_path",)
+    assert judged({"filename": string(), "text": string()}).reads == ("filename",)
+
+
 def test_arguments_come_in_the_order_of_the_schema() -> None:
     found = judged({name: string() for name in ("b_path", "output_path", "a_file", "n", "c_path")})
     assert found == (("b_path", "a_file", "c_path"), ("output_path",))
@@ -271,7 +277,7 @@ def test_tools_without_a_readable_schema_take_no_files(tool: bytes) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "array", "path: a file", "#/$defs/a", "\ud800"]),
+    st.none() | st.booleans() | st.sampled_from(["string", "array", "path: a file", "#/$defs/a", "\ud800"]),
     lambda below: st.lists(below, max_size=3)
     | st.dictionaries(
         st.sampled_from(["name", "inputSchema", "properties", "items", "anyOf", "type", "description", "$ref", "$defs",
