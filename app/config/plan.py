@@ -228,9 +228,15 @@ def _server_plan(
         pins=pins,
         clean=clean,
         caches=server.cache,
+        answers_early=answers_early(server),
         shown=_shown(server.tools),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
     )
+
+
+def answers_early(server: Server) -> bool:
+    """True if clients are answered while a process of the server starts."""
+    return server.answer_early and _kind(server.upstream) is Kind.PIPE
 
 
 def to_rate_limits(server: Server) -> tuple[RateLimit, ...]:

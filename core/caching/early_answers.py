@@ -2,7 +2,7 @@
 
 A process takes seconds to start, and each session has one of its own. Meanwhile its client gets the result of
 `initialize` or `server/discover`, and complete lists, from an earlier process. All other requests wait, and so does a
-list that comes after one of them. The handshake goes on with the client's own params.
+list that comes after a call. The handshake goes on with the client's own params.
 
 The specification makes a server's introduction an answer to the revision and the capabilities that the client names.
 `clientInfo` is for display, and servers "SHOULD NOT use it to change their behavior" (2026-07-28 schema). A process is
@@ -11,10 +11,10 @@ equal: the server as it is configured, the era, all members of the params but `c
 audience is the principal, or the headers of a client without one. What the proxy's own sessions were told, which are
 nobody's, is for everybody.
 
-A list is learned from a process that was asked for nothing but lists: any call may change it. It is kept as the server
-sent it, and is handed in below all rules of access, names and definitions, so that they hold for each caller. A list of
-several pages is not learned: cursors are of one session (2025-11-25 server/utilities/pagination). A server of
-2026-07-28 says how long its results are fresh and for whom. That holds here, too.
+A list is learned from a process that was sent no call yet: any call may change it. It is kept as the server sent it,
+and is handed in below all rules of access, names and definitions, so that they hold for each caller. A list of several
+pages is not learned: cursors are of one session (2025-11-25 server/utilities/pagination). A server of 2026-07-28 says
+how long its results are fresh and for whom. That holds here, too.
 
 What the clients were given is compared with what the server says once it is ready:
 
@@ -36,6 +36,7 @@ from typing import Final
 import msgspec
 
 from ..base.errors import RemoteProtocolError
+from ..base.methods import SAFE_TO_REPEAT
 from ..base.plan import ServerPlan
 from ..base.revisions import Era
 from ..bridge.capabilities import fingerprint
@@ -151,8 +152,8 @@ class EarlyAnswers(Interceptor):
 
     def receive_sent(self, link: Link, exchange: Exchange) -> None:
         assert link.early is not None
-        if exchange.method in LISTS and exchange.upstream_id is not None:
-            link.early.receive_list_sent(exchange.upstream_id)
+        if exchange.method in SAFE_TO_REPEAT and exchange.upstream_id is not None:
+            link.early.receive_safe_request(exchange.upstream_id)
 
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         assert link.early is not None
@@ -182,8 +183,8 @@ class EarlyAnswers(Interceptor):
             self._learned.drop(key)
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
-        if frame.method in _CHANGED:
-            self._learned.drop_methods(link.plan.id, _CHANGED[frame.method])
+        if methods := _CHANGED.get(frame.method or ""):
+            self._learned.drop_methods(link.plan.id, methods)
         return False
 
     def receive_lost(self, link: Link, reason: str) -> None:
@@ -205,7 +206,7 @@ class EarlyAnswers(Interceptor):
         if link.is_stateless:
             assert link.upstream.revision is not None, "found by asking for it"
             params = add(params, msgspec.structs.replace(shown.who, revision=link.upstream.revision))
-        link.early.receive_list_sent(self._writer.run(link, PURPOSE, shown.key.method, params, about=name))
+        link.early.receive_safe_request(self._writer.run(link, PURPOSE, shown.key.method, params, about=name))
         at = self._context.now + self._context.limits.lookup_s
         self._context.timers.set((_TIMER, link.id), at, "lists that clients have already")
 
@@ -325,7 +326,7 @@ def _is_usual(params: bytes | None) -> bool:
 
 def _may_change(entry: object) -> bool:
     """True if what waits for the server may change its lists."""
-    return isinstance(entry, Exchange) and entry.method not in LISTS and entry.method != "server/discover"
+    return isinstance(entry, Exchange) and entry.method not in SAFE_TO_REPEAT and entry.method != "server/discover"
 
 
 def _declares_changes(link: Link, method: str) -> bool:

@@ -69,8 +69,9 @@ class ShownList:
 class EarlyStart:
     """The early answers of one link.
 
-    A server may change its lists with any call. So a list is taken for that of a new process only if nothing but lists
-    was asked before it: then the numbers of the lists follow that of the handshake without a gap.
+    A server may change its lists with any call. So a list is taken for that of a new process only if it was sent nothing
+    but what reads or sets something (`SAFE_TO_REPEAT`). Plain calls are not reported here. They show as a gap in the
+    numbers of those requests.
 
     Attributes:
         introduction: what is taken for the server's own, while it starts; None: nothing is.
@@ -78,14 +79,14 @@ class EarlyStart:
         shown: the lists that are to be compared with the server's, by a name of ours.
     """
 
-    __slots__ = ("_era", "_last_list", "introduction", "is_ready", "shown")
+    __slots__ = ("_era", "_last_safe", "introduction", "is_ready", "shown")
 
     def __init__(self) -> None:
         self.introduction: Introduction | None = None
         self.is_ready = False
         self.shown: dict[str, ShownList] = {}
         self._era = Era.HANDSHAKE
-        self._last_list = 0
+        self._last_safe = 0
 
     # --- Before the server answers ----------------------------------------------------------------------------------
 
@@ -119,20 +120,20 @@ class EarlyStart:
     def receive_ready(self, last_id: int) -> None:
         """Handles the end of the handshake. `last_id` is the number of the request that was sent last."""
         self.introduction, self.is_ready = None, True
-        self._last_list = last_id
+        self._last_safe = last_id
 
     def receive_lost(self) -> None:
         """Handles the loss of the server."""
         self.introduction, self.is_ready = None, False
 
-    def receive_list_sent(self, number: int) -> None:
-        """Records a list that was requested."""
-        if number == self._last_list + 1:
-            self._last_list = number
+    def receive_safe_request(self, number: int) -> None:
+        """Records a request that only reads or sets something."""
+        if number == self._last_safe + 1:
+            self._last_safe = number
 
     def is_untouched(self, last_id: int) -> bool:
-        """True if the process was asked for nothing but lists."""
-        return self.is_ready and self._last_list == last_id
+        """True if the process was sent no call yet."""
+        return self.is_ready and self._last_safe == last_id
 
     def take_shown(self, name: str) -> ShownList | None:
         """Removes and returns a list that is compared now; None if there is none of that name."""
