@@ -1,4 +1,4 @@
-"""What the clients of a link are told before their server has answered, and what is to be checked for it afterwards."""
+"""The answers that clients of a link get before their server has answered, and what is to be compared afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..bridge.task_support import TaskAbilities
 
 
 class Introduction(NamedTuple):
-    """What a server has said of itself in a handshake.
+    """The result of a server's handshake, and what it means.
 
     Attributes:
         shown: the result, in the form that clients get.
@@ -26,7 +26,7 @@ class Introduction(NamedTuple):
 
 
 class EarlyKey(NamedTuple):
-    """What a server was asked, and by whom. It gives equal answers to equal keys, as long as it stays what it is.
+    """All that an answer of a server depends on: equal keys have equal answers, as long as the server stays the same.
 
     Attributes:
         method: of the request; "initialize" or "server/discover" for an introduction.
@@ -69,9 +69,9 @@ class ShownList:
 class EarlyStart:
     """The early answers of one link.
 
-    A server may change its lists with any call. So a list is taken for that of a new process only if it was sent nothing
-    but what reads or sets something (`SAFE_TO_REPEAT`). Plain calls are not reported here. They show as a gap in the
-    numbers of those requests.
+    A server may change its lists with any call. So a list is taken for that of a new process only if its process was
+    sent nothing but what reads or sets something (`SAFE_TO_REPEAT`). Plain calls are not reported here. They show as a
+    gap in the numbers of those requests.
 
     Attributes:
         introduction: what is taken for the server's own, while it starts; None: nothing is.

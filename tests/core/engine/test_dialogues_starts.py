@@ -268,7 +268,7 @@ def test_the_name_of_a_client_does_not_count_and_other_members_do() -> None:
 
 
 def test_no_principal_gets_the_list_of_another() -> None:
-    """Both had the server's introduction before."""
+    """The twin of bob gets the introduction early, and waits for the list."""
     play, _ = learned(principal="alice")
     bob = play.client("bob", principal="bob")
     greeting = bob.greets()
@@ -449,7 +449,7 @@ def test_a_session_goes_on_when_its_server_starts_after_all() -> None:
     bob.is_answered(listing, TOOLS)
 
 
-# --- Clients without sessions -------------------------------------------------------------------------------------------
+# --- Clients without sessions -----------------------------------------------------------------------------------------
 
 
 def discovered(play: Dialogue, client: Client, **rest: Any) -> None:
