@@ -105,9 +105,9 @@ class EarlyAnswers(Interceptor):
 
     def receive_waiting(self, link: Link, exchange: Exchange) -> None:
         assert link.early is not None
-        session = link.session_of(exchange)
         if exchange.is_over or not link.early.speaks_for(link.era) or link.upstream.state not in STARTING:
-            return
+            return  # its session may be over, too
+        session = link.session_of(exchange)
         if not session.takes_early or any(_may_change(entry) for entry in link.queue):
             return
         if exchange.method == "server/discover" and session.greeting is not None:

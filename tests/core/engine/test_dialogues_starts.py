@@ -9,9 +9,9 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import HANDSHAKE, STATELESS, Client, Request
 from expected_values import Containing
-from isthmus.core import Era, Kind, NameFilter, PipeOpening, ServerPlan
+from isthmus.core import Era, Kind, Limits, NameFilter, PipeOpening, ServerPlan
 from isthmus.core.base.errors import UPSTREAM_UNAVAILABLE
-from isthmus.core.base.plan import AccessRule, AccessRules, Sharing
+from isthmus.core.base.plan import AccessRule, AccessRules, Affinity, Sharing
 
 ABLE: Final[Mapping[str, Any]] = {
     "tools": {"listChanged": True},
@@ -447,6 +447,15 @@ def test_a_session_goes_on_when_its_server_starts_after_all() -> None:
     play.server.answers(compared, TOOLS)
     play.server.answers(listed, TOOLS)
     bob.is_answered(listing, TOOLS)
+
+
+def test_a_request_whose_session_ends_with_its_failure_is_answered_once() -> None:
+    shared = plan(sharing=Sharing.CONCURRENT)
+    play = Dialogue(shared, limits=Limits(children_max=1), affinity=Affinity.REQUEST)
+    alice = play.client("alice", era=Era.STATELESS, principal="a")
+    bob = play.client("bob", "http", era=Era.STATELESS, principal="b")
+    discovered(play, alice)
+    bob.is_answered(bob.asks("tools/list"), error=UPSTREAM_UNAVAILABLE)
 
 
 # --- Clients without sessions -----------------------------------------------------------------------------------------
