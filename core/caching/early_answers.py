@@ -13,8 +13,9 @@ nobody's, is for everybody.
 
 A list is learned from a process that was sent no call yet: any call may change it. It is kept as the server sent it,
 and is handed in below all rules of access, names and definitions, so that they hold for each caller. A list of several
-pages is not learned: cursors are of one session (2025-11-25 server/utilities/pagination). A server of 2026-07-28 says
-how long its results are fresh and for whom. That holds here, too.
+pages is not learned: cursors are of one session (2025-11-25 server/utilities/pagination). Neither is an answer with a
+path of its session's folders. A server of 2026-07-28 says how long its results are fresh and for whom. That holds here,
+too.
 
 What the clients were given is compared with what the server says once it is ready:
 
@@ -146,7 +147,7 @@ class EarlyAnswers(Interceptor):
         key, shown, upstream = _introduction_key(link), link.handshake.result, link.upstream
         if key is not None and shown is not None:
             introduction = Introduction(shown, upstream.revision, upstream.capabilities, link.abilities)
-            self._keep(key, shown, introduction)
+            self._keep(link, key, shown, introduction)
         for name, one in list(link.early.shown.items()):
             self._compare(link, name, one)
 
@@ -161,12 +162,16 @@ class EarlyAnswers(Interceptor):
         if frame.result is not None and exchange.method in LISTS and is_written:
             key = _list_key(link, link.session_of(exchange), exchange)
             if key is not None and link.early.is_untouched(link.last_id):
-                self._keep(key, frame.result)
+                self._keep(link, key, frame.result)
         return False
 
-    def _keep(self, key: EarlyKey, result: bytes, introduction: Introduction | None = None) -> None:
-        """Keeps an answer, unless its server forbids that, or it is a part of a list."""
+    def _keep(self, link: Link, key: EarlyKey, result: bytes, introduction: Introduction | None = None) -> None:
+        """Keeps an answer, unless its server forbids that, it names the folders of its session, or it is a part of a
+        list."""
         expires_at = float("inf")
+        if link.workspace.encode() in result:
+            self._learned.drop(key)
+            return
         if key.era is Era.STATELESS:
             hints = hints_of(result)
             if hints is None or (key.audience == EVERYBODY and not hints.is_public):
@@ -219,7 +224,7 @@ class EarlyAnswers(Interceptor):
             return
         is_equal = frame.result is not None and _is_same_list(shown, frame.result)
         if frame.result is not None and (is_equal or link.early.is_untouched(link.last_id)):
-            self._keep(shown.key, frame.result)
+            self._keep(link, shown.key, frame.result)
         else:
             self._learned.drop_methods(link.plan.id, (shown.key.method,))
         if not is_equal:

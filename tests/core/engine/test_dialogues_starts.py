@@ -205,6 +205,25 @@ def test_a_list_of_several_pages_waits() -> None:
     is_not_listed(play, play.client("bob"))
 
 
+@pytest.mark.parametrize("place", ["introduction", "list"])
+def test_an_answer_with_a_path_of_its_session_is_not_learned(place: str) -> None:
+    play = Dialogue(plan())
+    alice = play.client("alice")
+    greeting = alice.greets()
+    (spawn,) = play.dialled
+    text = f"files are in /w/{spawn.workspace}/ws"
+    instructions = text if place == "introduction" else "Be good."
+    starts(play, instructions=instructions)
+    alice.is_answered(greeting, INTRODUCTION | {"instructions": instructions})
+    lists_anew(play, alice, result={"tools": [SEARCH | {"description": text}]})
+    bob = play.client("bob")
+    if place == "list":
+        return is_not_listed(play, bob)
+    bob.greets()
+    play.server.is_started()
+    return None
+
+
 def test_a_list_that_the_server_said_has_changed_waits() -> None:
     play, alice = learned()
     play.server.notifies("tools/list_changed")
