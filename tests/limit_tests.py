@@ -570,6 +570,15 @@ LIMIT_TESTS: Final = {
     "core/profiles/instructions.py::PRINCIPALS_MAX": (
         "core/profiles/test_instructions.py::test_instructions_are_of_one_principal_and_the_first_are_dropped"
     ),
+    "core/caching/learned.py::LEARNED_MAX": (
+        "core/caching/test_learned.py::test_the_answer_that_was_used_least_lately_makes_room"
+    ),
+    "core/caching/learned.py::LEARNED_MAX_BYTES": (
+        "core/caching/test_learned.py::test_all_answers_together_have_so_many_bytes"
+    ),
+    "core/caching/learned.py::ANSWER_MAX_BYTES": (
+        "core/caching/test_learned.py::test_an_answer_that_is_too_large_is_not_kept_and_replaces_the_earlier_one"
+    ),
     "core/profiles/snapshots.py::SNAPSHOTS_MAX": "core/profiles/test_snapshots.py::test_stored_lists_are_bounded",
     "core/profiles/snapshots.py::SNAPSHOT_MAX_BYTES": "core/profiles/test_snapshots.py::test_a_long_list_is_not_stored",
     "core/profiles/fetches.py::PAGES_MAX": "core/profiles/test_lists.py::test_pages_of_a_server_are_bounded",

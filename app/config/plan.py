@@ -228,6 +228,7 @@ def _server_plan(
         pins=pins,
         clean=clean,
         caches=server.cache,
+        answers_early=answers_early(server),
         shown=_shown(server.tools),
         stage=server.stage or _stage(server),
     )
@@ -241,6 +242,11 @@ def _stage(server: Server) -> Literal["in", "out", "ws"]:
     told = [*(server.upstream.command or ()), *server.upstream.env.values()]
     is_told = {name: any(f"{{{name}}}" in text for text in told) for name in ("ws", "out")}
     return "out" if is_told["out"] and not is_told["ws"] else "ws"
+
+
+def answers_early(server: Server) -> bool:
+    """True if clients are answered while a process of the server starts."""
+    return server.answer_early and _kind(server.upstream) is Kind.PIPE
 
 
 def to_rate_limits(server: Server) -> tuple[RateLimit, ...]:

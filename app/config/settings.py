@@ -457,6 +457,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "null: it ends with its session, or, if it is shared, a minute after the last one."
         ),
     ] = None
+    answer_early: Annotated[
+        bool,
+        about(
+            "With a command: while its process starts for a session, answer initialize, server/discover and lists with "
+            "what an earlier process said to a client of equal revision and capabilities. Calls wait for the process."
+        ),
+    ] = True
     cache: Annotated[
         bool,
         about(

@@ -283,6 +283,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Limits to the rate of calls. Each one that covers a tool holds."""
     caches: bool = False
     """Keep results of lists and reads for as long as the server allows, and answer equal requests with them."""
+    answers_early: bool = False
+    """Applies to processes: while one starts, give its clients what the server last said of itself and listed."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
@@ -307,6 +309,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"server {self.id} cannot be shared: it speaks Streamable HTTP, or has adapters")
         if self.logs_in_callers and self.sharing is not Sharing.NONE and self.shares_with_everyone:
             raise ValueError(f"server {self.id} has a login for each caller, and one connection for all of them")
+        if self.answers_early and self.kind is not Kind.PIPE:
+            raise ValueError(f"server {self.id} has no process that starts, so nothing is answered meanwhile")
 
     @property
     def upload_scheme(self) -> str:

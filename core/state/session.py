@@ -337,6 +337,12 @@ class Session(Machine[SessionState, SessionInput]):
         """The public name of the session that its files are of: those of a profile are of the session with that."""
         return self.sid if self.leg is None else self.leg.sid
 
+    @property
+    def takes_early(self) -> bool:
+        """True if its client is answered while the server starts. The driver's own sessions learn what the server says
+        now, and a profile keeps lists of its own."""
+        return not self.is_own and self.leg is None
+
     def tool_shown(self, name: str) -> str:
         """Returns the name that its client has for a tool of its server."""
         return name if self.leg is None else self.leg.tool_shown(name)
