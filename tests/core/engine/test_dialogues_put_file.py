@@ -151,6 +151,15 @@ def test_the_number_of_drafts_is_bounded(name: str) -> None:
     uploaded(puts(alice, filename="b", text="1"))
 
 
+def test_an_owner_leaves_room_for_the_drafts_of_others() -> None:
+    play, alice = meeting(limits=Limits(upload_drafts_max=4))
+    bob = met(play, "bob")
+    for _ in range(3):
+        uploaded(puts(alice, filename="a", text="1", more=True))
+    assert "Too many uploads are under way" in problem(puts(alice, filename="a", text="1"))
+    uploaded(puts(bob, filename="a", text="1"))
+
+
 @pytest.mark.parametrize(("pause", "pauses"), [(3601, 1), (3000, 29)], ids=["left alone", "too long"])
 def test_a_draft_ends_in_time(pause: float, pauses: int) -> None:
     play, alice = meeting(Era.STATELESS)
