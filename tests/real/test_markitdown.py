@@ -148,7 +148,7 @@ def test_an_invalid_handle_is_explained(client: Client) -> None:
 
 
 def test_a_document_comes_in_arguments(client: Client) -> None:
-    """Its content is put in two parts, or stands in place of the handle as a `data:` URI or as a resource."""
+    """A document is put in two parts, or stands in place of the handle as a `data:` URI or as a resource."""
     first = client.call(PUT, {"filename": "t.csv", "text": "a,b\n", "more": True})["structuredContent"]
     whole = {
         "filename": "t.csv",
