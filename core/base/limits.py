@@ -491,7 +491,8 @@ class Limits(
     reserves the room of its whole file. At it: 429 `too_many_uploads`, or an error result."""
     upload_drafts_max: int = 1024
     """Resumable uploads of all sessions together, including finished ones that can still be asked for: about 2 KB of
-    memory each. At it: the oldest finished one is forgotten; if none is, 429 `too_many_uploads`."""
+    memory each; and as many that come in calls of the upload tool. At it: the oldest finished one is forgotten; if none
+    is, 429 `too_many_uploads`, or an error result."""
     artifact_size_max_bytes: int = 1024 * MIB
     """One file taken in from a tool: screen recordings and exports fit. At it: the file stays where it is, and the
     result says so."""

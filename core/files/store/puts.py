@@ -66,17 +66,31 @@ class _Draft:
     """An upload of which more is to come, or whose last part is being stored.
 
     Attributes:
+        owner: the owner of the session, see `core.base.budget`.
         reservation: the room for what has come; None before the first part.
         is_busy: a part is being stored.
         is_over: the draft has ended while a part was being stored.
     """
 
-    __slots__ = ("blob", "dies_at", "file", "head", "id", "is_busy", "is_over", "reservation", "size_bytes", "uploader")
+    __slots__ = (
+        "blob",
+        "dies_at",
+        "file",
+        "head",
+        "id",
+        "is_busy",
+        "is_over",
+        "owner",
+        "reservation",
+        "size_bytes",
+        "uploader",
+    )
 
-    def __init__(self, id: str, blob: str, uploader: Uploader, first: Part, dies_at: float) -> None:
+    def __init__(self, id: str, blob: str, uploader: Uploader, owner: str, first: Part, dies_at: float) -> None:
         self.id = id
         self.blob = blob
         self.uploader = uploader
+        self.owner = owner
         self.file = first.filename, first.mime_type
         self.dies_at = dies_at
         self.size_bytes = 0
@@ -107,7 +121,8 @@ class _Draft:
 
 
 class Puts:
-    """Stores content that comes in messages. Bounded in drafts, for each session and over all.
+    """Stores content that comes in messages. Bounded in drafts: for each session, over all, and for each owner in about
+    half of all, so that nobody takes the place of others.
 
     Args:
         is_live: returns True if a session of that public name is open.
@@ -165,11 +180,13 @@ class Puts:
         """Returns a new draft, or why there can be none."""
         limits, sid = self._context.limits, session.files_sid
         own = sum(draft.uploader.sid == sid for draft in self._drafts.values())
-        if own >= limits.upload_drafts_per_session_max or len(self._drafts) >= limits.upload_drafts_max:
+        of_owner = sum(draft.owner == session.owner != "" for draft in self._drafts.values())
+        all_max = limits.upload_drafts_max
+        if own >= limits.upload_drafts_per_session_max or len(self._drafts) >= all_max or of_owner > all_max // 2:
             return Problem("Too many uploads are under way: complete some with their last part first.")
         uploader = Uploader(session.server, sid, session.principal, session.is_stateless)
         dies_at = self._context.now + limits.upload_draft_max_s
-        return _Draft(self._context.mint(), self._context.mint(), uploader, part, dies_at)
+        return _Draft(self._context.mint(), self._context.mint(), uploader, session.owner, part, dies_at)
 
     def _continued(self, session: Session, part: Part) -> _Draft | Problem:
         """Returns the draft that the part goes on with, or why it cannot."""
