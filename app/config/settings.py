@@ -148,8 +148,8 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads", "none"],
         about(
             "What makes room where a file does not fit into max_total_session_size: files counted there that no call "
-            "uses, of ended sessions first, of one kind and then of the other, the least recently used first. none: the "
-            "new file is refused."
+            "uses, of ended sessions first, of one kind and then of the other, the least recently used first. none: "
+            "the new file is refused."
         ),
     ] = "lru_uploads_then_artifacts"
     file_scope: Annotated[
@@ -201,7 +201,7 @@ class Artifacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     enabled: Annotated[bool, about("Take in the files that artifact_producer tools make.")] = True
     ttl_seconds: Annotated[Seconds, about("An artifact is removed after this.")] = 3600.0
-    max_per_session: Annotated[Count, about("Artifacts of one session.")] = 1000
+    max_per_session: Annotated[Count, about("Artifacts counted as in max_total_session_size.")] = 1000
     max_file_bytes: Annotated[Size, about("One artifact, in bytes.")] = GIB
     expose_as_resources: Annotated[bool, about("List artifacts among the session's resources.")] = True
     max_inline_bytes: Annotated[
