@@ -18,7 +18,7 @@ from isthmus.core.files.store.store import FileStore, Reservation
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import FileKind, StoredArtifact, StoredUpload
 
-SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
+SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 3, 8
 LIMITS = Limits(
     session_storage_max_bytes=SESSION_BYTES,
     storage_max_bytes=ALL_BYTES,
