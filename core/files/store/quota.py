@@ -59,7 +59,7 @@ class StorageQuota:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._balances: dict[Account, _Balance] = {}
+        self._accounts: dict[Account, _Balance] = {}
         self._entries: dict[tuple[FileKind, str, str], StoredEntry] = {}
         self._total_bytes = 0
         self._held_files = 0
@@ -69,7 +69,7 @@ class StorageQuota:
 
     def free(self, account: Account) -> tuple[int, int]:
         """Returns how many bytes an account, and all together, are below their limits; negative if above."""
-        balance = self._balances.get(account)
+        balance = self._accounts.get(account)
         used = 0 if balance is None else balance.size_bytes + balance.held_bytes
         return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
 
@@ -80,25 +80,25 @@ class StorageQuota:
     @property
     def accounts(self) -> list[Account]:
         """The accounts that have files or reservations."""
-        return list(self._balances)
+        return list(self._accounts)
 
     def slots(self, account: Account, kind: FileKind) -> tuple[int, int]:
         """Returns how many files of that kind an account, and how many files all together, are below their limits."""
-        balance = self._balances.get(account)
+        balance = self._accounts.get(account)
         held = 0 if balance is None else balance.held_uploads if kind == "upload" else balance.held_artifacts
         own, all_files = self.stored_slots(account, kind)
         return own - held, all_files - self._held_files
 
     def stored_slots(self, account: Account, kind: FileKind) -> tuple[int, int]:
         """Returns the same, of files that are stored: reservations are left out."""
-        limits, balance = self._limits, self._balances.get(account)
+        limits, balance = self._limits, self._accounts.get(account)
         limit = limits.uploads_per_session_max if kind == "upload" else limits.artifacts_per_session_max
         used = 0 if balance is None else len(balance.of_kind(kind))
         return limit - used, limits.stored_files_max - len(self._entries)
 
     def count(self, reservation: Reservation, sign: int) -> None:
         """Counts a reservation; with `sign` -1, gives it back."""
-        balance = self._balances.setdefault(reservation.account, _Balance())
+        balance = self._accounts.setdefault(reservation.account, _Balance())
         balance.held_bytes += sign * reservation.size_bytes
         balance.held_uploads += sign * reservation.uploads
         balance.held_artifacts += sign * reservation.artifacts
@@ -114,7 +114,7 @@ class StorageQuota:
 
     def add(self, entry: StoredEntry) -> None:
         record = entry.record
-        balance = self._balances.setdefault(entry.account, _Balance())
+        balance = self._accounts.setdefault(entry.account, _Balance())
         key = (record.kind, record.sid, record.id)
         assert key not in self._entries
         self._entries[key] = entry
@@ -124,7 +124,7 @@ class StorageQuota:
 
     def remove(self, entry: StoredEntry) -> None:
         record = entry.record
-        balance = self._balances[entry.account]
+        balance = self._accounts[entry.account]
         del self._entries[record.kind, record.sid, record.id]
         del balance.of_kind(record.kind)[record.sid, record.id]
         balance.size_bytes -= record.size_bytes
@@ -136,7 +136,7 @@ class StorageQuota:
         assert min(self._total_bytes, self._held_files) >= 0
         if balance.is_empty:
             assert balance.size_bytes == 0
-            del self._balances[account]
+            del self._accounts[account]
 
     @overload
     def find(self, kind: Literal["upload"], sid: str, id: str) -> UploadEntry | None: ...
@@ -149,7 +149,7 @@ class StorageQuota:
 
     def entries_of(self, account: Account, kind: FileKind | None = None) -> Iterator[StoredEntry]:
         """Yields the files of an account, of one kind or of both, oldest first."""
-        balance = self._balances.get(account)
+        balance = self._accounts.get(account)
         if balance is None:
             return iter(())
         if kind is not None:
@@ -157,4 +157,4 @@ class StorageQuota:
         return chain(balance.uploads.values(), balance.artifacts.values())
 
     def all_entries(self) -> Iterator[StoredEntry]:
-        return chain.from_iterable(map(self.entries_of, self._balances))
+        return chain.from_iterable(map(self.entries_of, self._accounts))

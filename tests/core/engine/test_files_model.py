@@ -976,7 +976,7 @@ class FilesWorld(RuleBasedStateMachine):
         disk = self.scene.disk
         assert not (disk.blobs or disk.records or disk.files or disk.unfinished_uploads)
         assert not Inside(engine).file_store._quota._accounts
-        assert (Inside(engine).file_store._quota._total_bytes, Inside(engine).file_store._quota._total_files) == (0, 0)
+        assert (Inside(engine).file_store._quota._total_bytes, Inside(engine).file_store._quota._held_files) == (0, 0)
         assert not Inside(engine).file_store._loose
         assert not (Inside(engine).calls._jobs or Inside(engine).calls._known_files_by_workspace)
         assert not Inside(engine).resumable_uploads._uploads

@@ -153,7 +153,7 @@ def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
     """The error quotes the beginning of the handle, and says what to do."""
     handle = f"upload://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
-        f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another session. "
+        f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another client. "
         "Call s_get_upload_url, upload the file, and pass the handle from its response."
     )
 
@@ -162,7 +162,7 @@ def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
 def test_the_error_of_an_unknown_artifact_names_it(name: str) -> None:
     handle = f"artifact://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
-        f"Unknown artifact {handle[:160]}: it has expired, or belongs to another session. "
+        f"Unknown artifact {handle[:160]}: it has expired, or belongs to another client. "
         "Call the tool that made it again, or upload the file."
     )
 
