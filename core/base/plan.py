@@ -96,6 +96,13 @@ class Eviction(enum.Enum):
     ARTIFACTS_FIRST = "lru_artifacts_then_uploads"
 
 
+class FileScope(enum.Enum):
+    """The clients that may use a stored file by its name, and the accounts that files count in."""
+
+    PRINCIPAL = "principal"  # all sessions of a principal, also after the one that it was stored in
+    SESSION = "session"  # the session that it was stored in; uploads go with that
+
+
 class Deliver(enum.Enum):
     """The form in which a tool receives a file in place of its handle."""
 
@@ -396,6 +403,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
     eviction: Eviction = Eviction.UPLOADS_FIRST
+    file_scope: FileScope = FileScope.PRINCIPAL
     mirrors_polling: bool = False
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False

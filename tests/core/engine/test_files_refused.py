@@ -251,7 +251,7 @@ def resource_notifications(scene: Scene) -> list[tuple[str, str | None]]:
 
 def subscribed_sessions(scene: Scene) -> int:
     """The number of sessions with artifact subscriptions."""
-    return len(Inside(scene.world.engine).resources._subscribed)
+    return len(Inside(scene.world.engine).file_store.subscribers._uris)
 
 
 def test_a_subscriber_of_an_artifact_is_notified_when_it_is_gone() -> None:
