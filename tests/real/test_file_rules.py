@@ -514,13 +514,14 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
 
 
 def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
-    """A handle of another session, of another server, or a guessed one gets the same answer."""
+    """A handle of another server, or a guessed one, gets the same answer. Another session of the same principal may use
+    it, and does not see it in its list."""
     handle = client.upload(("mine.txt", b"mine"))[0]
     artifact = make(client, "mine.txt", "mine")
     uri, sid = artifact["artifact_uri"], handle.split("/")[3]
     own = other.offer()["session_id"]
     with filing.session(proxy.url_of("files.2")) as elsewhere:
-        for stranger in (other, elsewhere):
+        for stranger in (elsewhere,):
             answer = complaint(stranger.call("take_one", {"file": handle}))
             assert answer.startswith("Unknown upload handle")
             guessed = complaint(stranger.call("take_one", {"file": f"upload://sessions/{sid}/{'0' * 32}"}))
@@ -535,6 +536,8 @@ def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: 
                 error = stranger.exchange("resources/read", {"uri": asked})["error"]
                 assert error == {"code": -32002, "message": f"Resource not found: {asked}", "data": {"uri": asked}}
             assert stranger.listed() == []
+    assert other.listed() == []
+    assert reported(other.call("take_one", {"file": handle}))["files"]
     url = artifact["download_url"]
     assert fetch(url).body == b"mine"
     assert fetch(url.replace("/artifacts/files-1/", "/artifacts/files.2/")).status == 403

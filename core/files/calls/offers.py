@@ -350,6 +350,6 @@ The server runs elsewhere and cannot see your disk. Tools that take a file take 
    `sha256` for each file, in the same order; a file that does not match is refused.
 3. Pass the `upload_handle` of the response (or the list `upload_handles`) as the tool's file argument.
 
-Handles belong to your session and may be used several times while they last. A request that was refused does not use
+Handles may be used several times while they last. A request that was refused does not use
 the link up: mend it and send it again before the link expires.
 """
