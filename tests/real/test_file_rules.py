@@ -517,13 +517,47 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
 
 
 def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
-    """A handle of another session, of another server, or a guessed one gets the same answer."""
+    """A handle of another server, or a guessed one, gets the same answer. Another session of the same principal may use
+    it, and does not see it in its list."""
+    handle = client.upload(("mine.txt", b"mine"))[0]
+    artifact = make(client, "mine.txt", "mine")
+    uri, sid = artifact["artifact_uri"], handle.split("/")[3]
+    own = other.offer()["session_id"]
+    assert other.listed() == []
+    # A permitted file is found behind all of those paths.
+    result = other.call(
+        "by_regex", {"reply": saying("".join(f"FILE<{path}>" for path in [*outside, shared / "fine.txt"]))}
+    )
+    assert fetch(artifact_of(result)["download_url"]).body == b"fine"
+
+
+def test_a_wide_artifact_root_does_not_open_the_storage(
+    proxy: rig.Proxy, client: Client, root: Path, folder: Path
+) -> None:
+    """The root may contain the storage folder. That folder stays closed, and so do the sessions in it."""
+    theirs = reported(client.call("plain", {"write": [{"path": "wide.txt", "text": "secret"}]}))["cwd"]
+    with filing.session(proxy.url_of("files.2")) as wide:
+        for path in (
+            f"{theirs}/wide.txt",
+            root / "state/link.key",
+            root / "state/records.sqlite",
+            root / "blobs" / blobs(root)[0],
+        ):
+            reply = saying(f"FILE<{path}>")
+            assert wide.call("by_regex", {"reply": reply}) == reply | not_permitted(str(path))
+        result = wide.call("by_regex", {"reply": saying(f"FILE<{folder}/isthmus.json>")})
+        assert artifact_of(result)["filename"] == "isthmus.json"
+
+
+def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
+    """A handle of another server, or a guessed one, gets the same answer. Another session of the same principal may use
+    it, and does not see it in its list."""
     handle = client.upload(("mine.txt", b"mine"))[0]
     artifact = make(client, "mine.txt", "mine")
     uri, sid = artifact["artifact_uri"], handle.split("/")[3]
     own = other.offer()["session_id"]
     with filing.session(proxy.url_of("files.2")) as elsewhere:
-        for stranger in (other, elsewhere):
+        for stranger in (elsewhere,):
             answer = complaint(stranger.call("take_one", {"file": handle}))
             assert answer.startswith("Unknown upload handle")
             guessed = complaint(stranger.call("take_one", {"file": f"upload://sessions/{sid}/{'0' * 32}"}))
@@ -538,6 +572,8 @@ def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: 
                 error = stranger.exchange("resources/read", {"uri": asked})["error"]
                 assert error == {"code": -32002, "message": f"Resource not found: {asked}", "data": {"uri": asked}}
             assert stranger.listed() == []
+    assert other.listed() == []
+    assert reported(other.call("take_one", {"file": handle}))["files"]
     url = artifact["download_url"]
     assert fetch(url).body == b"mine"
     assert fetch(url.replace("/artifacts/files-1/", "/artifacts/files.2/")).status == 403
