@@ -12,6 +12,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,8 @@ STEPS: Final = HERE / "crossing_steps"
 FORMS: Final = ("bare", "sub", "outside", "home", "new", "own")
 """The forms of a path: a name; a name below a folder; an absolute path in a folder that exists, and in the home folder;
 the URI of a new artifact; and none, as with tools that choose it themselves."""
+STAGED: Final = re.compile(r"/(in|ws|out)/[0-9a-f]{32}/")
+"""Where copies of what a server is given lie."""
 ERAS: Final = ("2025-11-25", "2026-07-28")
 
 
@@ -213,7 +216,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         with contextlib.suppress(OSError):
             is_meant = any(fnmatch.fnmatch(str(path), f"*/{glob}") for glob in step.makes)
             file = places.made(path)
-            if file.sha256 not in client.uploaded:
+            if not (STAGED.search(file.path) and file.sha256 in client.known):
                 (made if is_meant else others).append(file)
     read, broken = client.read_all(result)
     crossed = [file for file in made if file.sha256 in read.values()]
@@ -231,7 +234,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         is_error=bool(result.get("isError")),
         noise=[uri for uri, digest in read.items() if digest not in meant],
         others=[file for file in others if file.place in ("outside", "cwd") or "/out/" in file.path],
-        shown=places.named_in(json.dumps(told, ensure_ascii=False)),
+        shown=[name for name in places.named_in(json.dumps(told, ensure_ascii=False)) if name != form],
         broken=broken,
         text=_text(result),
     )

@@ -131,7 +131,7 @@ class Client(filing.Client):
 
     Attributes:
         last: the URI of the last artifact.
-        uploaded: the SHA-256 of each file that it has uploaded.
+        known: the SHA-256 of each file that it has uploaded or read.
     """
 
     def __init__(self, url: str) -> None:
@@ -140,7 +140,7 @@ class Client(filing.Client):
 
     def _begin(self) -> None:
         self.last = ""
-        self.uploaded: set[str] = set()
+        self.known: set[str] = set()
         self._handles: dict[str, str] = {}
 
     def call(self, tool: str, arguments: object = None) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Client(filing.Client):
         if sample not in self._handles:
             content = SAMPLES[sample]()
             [self._handles[sample]] = self.upload((sample, content))
-            self.uploaded.add(filing.sha256(content))
+            self.known.add(filing.sha256(content))
         return self._handles[sample]
 
     def read_all(self, result: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -171,6 +171,7 @@ class Client(filing.Client):
             uri = self.last = artifact["artifact_uri"]
             downloaded = filing.fetch(artifact["download_url"])
             read[uri] = filing.sha256(downloaded.body)
+            self.known.add(read[uri])
             if downloaded.status != 200 or read[uri] != artifact["sha256"]:
                 broken.append(f"{uri}: GET {downloaded.status}, not the content")
             message = self.exchange("resources/read", {"uri": uri})
