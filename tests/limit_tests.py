@@ -467,6 +467,24 @@ LIMIT_TESTS: Final = {
     "core/files/calls/inputs.py::LEARNED_MAX": (
         "core/engine/test_files_refused.py::test_the_oldest_known_uri_argument_is_forgotten_first"
     ),
+    "core/files/calls/absolute_names.py::LEARNED_MAX": (
+        "core/files/calls/test_absolute_names.py::test_at_the_bound_the_oldest_is_forgotten"
+    ),
+    "core/files/calls/absolute_names.py::DEPTH_MAX": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::NAME_MAX_CHARS": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::REFUSAL_MAX_CHARS": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::ENTRIES_MAX": (
+        "core/files/calls/test_absolute_names.py::test_only_so_many_arguments_are_looked_at"
+    ),
+    "core/files/store/handles.py::NEW_FILE_PARTS_MAX": (
+        "core/files/calls/test_new_files.py::test_a_name_stays_below_the_output_folder"
+    ),
     "core/files/calls/tool_hints.py::NODES_MAX": (
         "core/files/calls/test_tool_hints.py::test_large_schemas_are_read_in_part"
     ),

@@ -264,12 +264,12 @@ class Workspaces:
         return await to_thread.run_sync(look, order, self._permissions(order.server, order.workspace), areas)
 
     async def _allocate(self, order: Allocate) -> StorageAnswer:
-        assert is_minted(order.artifact)
-        folder = os.path.join(self.folders(order.workspace).out, order.artifact)
-        if not is_plain(order.filename):
-            return _unsafe(order.filename)
+        for name in (*order.folders, *filter(None, [order.filename])):
+            if not is_plain(name):
+                return _unsafe(name)
+        folder = os.path.join(self.folders(order.workspace).area(order.area), *order.folders)
         await to_thread.run_sync(_make_folder, folder)
-        return Allocated(os.path.join(folder, order.filename))
+        return Allocated(os.path.join(folder, order.filename) if order.filename else folder)
 
     async def _materialize(self, order: Materialize) -> StorageAnswer:
         # The file is a copy, never a hard link: a server that edits it must not edit the blob.

@@ -46,12 +46,14 @@ class ForgetAll(Effect, frozen=True):
 
 
 class Allocate(Effect, frozen=True):
-    """Makes the folder in which an upstream may write output `artifact`. Answer: `Allocated`."""
+    """Makes the folders in which an upstream may write a file: `folders` below the workspace's `area` ("out" or "ws"),
+    each in the one before. With an empty `filename` the last of them is what it may write into. Answer: `Allocated`."""
 
     ticket: Ticket
     workspace: str
-    artifact: str
+    folders: tuple[str, ...]
     filename: str
+    area: str = "out"
 
 
 class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -282,7 +284,7 @@ class Saved(Answer, frozen=True):
 
 
 class Allocated(Answer, frozen=True):
-    """The answer to `Allocate`. `path` is the absolute path of the folder."""
+    """The answer to `Allocate`: the absolute path of the file, or of the folder."""
 
     path: str
 
@@ -313,12 +315,14 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
         files: the file, or those of the folder, in order of their paths.
         is_folder: the path is a folder.
         is_cut: the folder has more files than are listed.
+        left: the file or folder that is there and may not be taken, if it is the proxy's own user's and not private.
     """
 
     problem: str = ""
     files: tuple[SeenFile, ...] = ()
     is_folder: bool = False
     is_cut: bool = False
+    left: SeenFile | None = None
 
 
 class Surveyed(Answer, frozen=True):

@@ -118,9 +118,10 @@ class FilePlane(Interceptor):
 
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         """Sends a call once more if its tool wants its files in another form (`Calls.wants_again`)."""
-        if frame.result is None or exchange.method != "tools/call" or exchange.state is not ExchangeState.SENT:
+        refusal = frame.result or frame.error
+        if refusal is None or exchange.method != "tools/call" or exchange.state is not ExchangeState.SENT:
             return False
-        if not self._calls.wants_again(link, exchange, frame.result):
+        if not self._calls.wants_again(link, exchange, refusal):
             return False
         exchange.step(ExchangeInput.REQUEUE)
         link.router.resend(link, exchange)

@@ -117,8 +117,8 @@ class Disk:
             case Sweep(workspace=workspace):
                 base = f"{ROOT}/{workspace}/"
                 self.files = {path: file for path, file in self.files.items() if not path.startswith(base)}
-            case Allocate(workspace=workspace, artifact=artifact, filename=filename):
-                return Allocated(f"{ROOT}/{workspace}/out/{artifact}/{filename}")
+            case Allocate(workspace=workspace, folders=folders, filename=filename, area=area):
+                return Allocated("/".join((ROOT, workspace, area, *folders, *filter(None, [filename]))))
             case Materialize():
                 return self._materialize(order)
             case Fetch(blob=blob, size_max_bytes=limit):
@@ -167,10 +167,11 @@ class Disk:
         )
 
     def _sight(self, order: Survey, spellings: Iterable[str]) -> Sighting:
-        problem = "missing"
+        problem, left = "missing", None
         for path in self._spelled(order, spellings):
             if not self._is_permitted(order.workspace, path):
-                problem = "not permitted" if problem == "missing" else problem
+                if problem == "missing":
+                    problem, left = "not permitted", self._seen(path) if path in self.files else None
                 continue
             if path in self.files:
                 return Sighting(files=(self._seen(path),))
@@ -178,7 +179,7 @@ class Disk:
             if below:
                 files = tuple(self._seen(name) for name in below[: order.folder_max])
                 return Sighting(files=files, is_folder=True, is_cut=len(below) > order.folder_max)
-        return Sighting(problem=problem)
+        return Sighting(problem=problem, left=left)
 
     def _spelled(self, order: Survey | Collect, spellings: Iterable[str]) -> Iterator[str]:
         start = self.cwd or f"{ROOT}/{order.workspace}/ws"

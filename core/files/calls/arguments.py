@@ -21,13 +21,14 @@ from ...base.plan import UPLOAD_SCHEME, Deliver, UploadConsumer
 from ...jsonrpc.append import readable_text
 from ...jsonrpc.envelope import text_of
 from ...jsonrpc.paths import Place, walk
-from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
-from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
+from ...jsonrpc.splice import Edit, elements, members, set_member, take
+from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX, HandleError, parse_artifact, parse_upload
 
 REFERENCES_MAX: Final = 256
 """Handles in one call. Tools take a handful; each one costs a record to load and a file to place. At it: the call is
 refused with an error result."""
 
+ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 FILE_PREFIX: Final = "file://"
 """Prefix of file URIs. People who know that a tool wants URIs write it before a handle."""
 
@@ -37,8 +38,8 @@ _SEEN_MAX: Final = 80
 class Reference(NamedTuple):
     """A handle in the params: its JSON string is `params[start:stop]`, and `text` what that decodes to.
 
-    `uid` names the upload, or the artifact, of session `sid`. `label` is the argument (`files[0].path`) and `deliver`
-    what is to stand in it.
+    `uid` names the upload, or the artifact, of session `sid`; of a new file it is the URI. `label` is the argument
+    (`files[0].path`) and `deliver` what is to stand in it.
     """
 
     start: int
@@ -46,7 +47,7 @@ class Reference(NamedTuple):
     sid: str
     uid: str
     text: str
-    kind: Literal["upload", "artifact"] = "upload"
+    kind: Literal["upload", "artifact", "new"] = "upload"
     label: str = ""
     deliver: Deliver = Deliver.PATH
 
@@ -147,9 +148,16 @@ class _Search:
         if text.startswith(FILE_PREFIX) and text.removeprefix(FILE_PREFIX).startswith(self._schemes):
             bare = text.removeprefix(FILE_PREFIX)
             deliver = Deliver.FILE_URI if deliver is Deliver.PATH else deliver
-        kind: Literal["upload", "artifact"] = "upload"
+        kind: Literal["upload", "artifact", "new"] = "upload"
         try:
-            if bare.startswith(ARTIFACT_SCHEME) and self._consumer.uri_scheme != ARTIFACT_SCHEME:
+            if bare.startswith(NEW_FILE_PREFIX):
+                kind, sid, uid = "new", "", bare
+                if deliver not in ON_DISK:
+                    raise ArgumentProblem(
+                        f"Argument {label}: got {_shown(raw)}, a name for a new file, where the tool takes a file's "
+                        f"content. {self._advice}"
+                    )
+            elif bare.startswith(ARTIFACT_SCHEME) and self._consumer.uri_scheme != ARTIFACT_SCHEME:
                 kind = "artifact"
                 sid, uid = parse_artifact(bare)
             else:
@@ -190,9 +198,9 @@ def embedded(deliver: Deliver, data: bytes, mime_type: str, *, label: str) -> st
     return text
 
 
-def deliver(params: bytes, placed: Sequence[tuple[Reference, str]]) -> bytes:
-    """Returns the params with each reference replaced by a JSON string of the text beside it."""
-    return splice(params, [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed])
+def deliveries(placed: Sequence[tuple[Reference, str]]) -> list[Edit]:
+    """Returns the edits that replace each reference by a JSON string of the text beside it."""
+    return [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed]
 
 
 # --- Output path ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import itertools
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -65,7 +65,13 @@ class _Named(msgspec.Struct):
 
 
 def claims_of(
-    result: bytes, rules: OutputLocator | AutoFiles, *, arguments: bytes | None, allocated: str | None, limit: int
+    result: bytes,
+    rules: OutputLocator | AutoFiles,
+    *,
+    arguments: bytes | None,
+    allocated: str | None,
+    new_files: Iterable[str] = (),
+    limit: int,
 ) -> ClaimedPaths:
     """Returns what a finished call claims. A result that says `isError` claims nothing: its paths are those it
     complains of.
@@ -75,6 +81,7 @@ def claims_of(
         rules: where to look; `AutoFiles`: in text, structured content, arguments and the session's folders.
         arguments: the JSON of the arguments as the server got them, if known.
         allocated: the path that was put into the output argument.
+        new_files: paths of further files that the tool was told to write.
         limit: at most so many from each of structured content, arguments, links, text, and embedded content.
 
     Raises:
@@ -89,6 +96,7 @@ def claims_of(
     structured = take(result, spans.get("structuredContent"))
     texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
     named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
+    named += [_Named((path,), False, True) for path in new_files]
     if isinstance(rules, AutoFiles):
         named += [_Named(found, True, True) for found in _structured_guesses(structured)[:limit]]
         named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]

@@ -7,12 +7,13 @@ placed for the server, or read, and the handle is replaced by what the tool take
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...base.path_mapping import to_there
 from ...base.plan import Deliver
 from ...base.storage import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from ...jsonrpc.splice import splice
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
 from ...state.tool_hints import Hints
@@ -20,12 +21,11 @@ from ..store.owners import user_of
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
-from .arguments import ArgumentProblem, Reference
+from .arguments import ON_DISK, ArgumentProblem, Reference
 from .job import FileCall, FileInput
 from .mentions import Mention
 from .uris import link_to, uri_of
 
-ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
 LEARNED_MAX: Final = 1024
 """Arguments known from a refusal to take URIs: those of some hundred tools, over all servers. At it: the oldest is
@@ -68,10 +68,15 @@ class Inputs:
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
         references = arguments.find_references(params, job.consumers, helper=helper)
+        is_auto = not job.consumers and server.auto_files is not None
         mentioned: list[Mention] = []
-        if not job.consumers and server.auto_files is not None:
+        if is_auto or mentions.names_new_file(params):
             limit = arguments.REFERENCES_MAX
-            mentioned = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+            found_anywhere = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+            # Where adapters say which arguments take files, other handles are the server's own business.
+            mentioned = [
+                one for one in found_anywhere if is_auto or (one.kind == "new" and not _is_in(one, references))
+            ]
         job.receive_found(references, mentioned)
         all_found: list[Reference | Mention] = [*references, *mentioned]
         for found in all_found:
@@ -94,6 +99,11 @@ class Inputs:
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
     def _resolve(self, job: FileCall, found: Reference | Mention, helper: str) -> None:
+        if found.kind == "new":
+            if not self._context.plan.artifacts_enabled:
+                raise ArgumentProblem(f"Got {found.text[:160]!r}, and new files are switched off here.")
+            job.add_new_file(found.id)
+            return
         key = _key(found)
         if key in job.inputs:
             return
@@ -117,7 +127,7 @@ class Inputs:
 
     def order(self, job: FileCall) -> None:
         """Orders the files to be placed where the server sees them, or to be read, as their arguments need."""
-        on_disk = {_key(mention) for mention in job.mentions}
+        on_disk: set[tuple[str, str, str]] = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}
         if read and not self._fits(job):
@@ -193,14 +203,14 @@ class Inputs:
         """
         params = job.exchange.params
         assert params is not None
-        if job.references:
-            params = arguments.deliver(params, [(found, self._text(job, found)) for found in job.references])
-        if job.mentions:
-            placed = [(found, self._path(job, found)) for found in job.mentions]
-            params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
-        return params
+        delivered = arguments.deliveries([(found, self._text(job, found)) for found in job.references])
+        placed = [(found, self._path(job, found)) for found in job.mentions]
+        replaced = mentions.replacements(placed, lambda found: self._form(job, found, hints))
+        return splice(params, [*delivered, *replaced])
 
     def _path(self, job: FileCall, found: Reference | Mention) -> str:
+        if found.kind == "new":
+            return to_there(job.new_files[found.id], job.link.plan.shared)
         path = job.inputs[_key(found)].path
         assert path is not None
         return path
@@ -246,6 +256,10 @@ class Inputs:
         """Unpins the files of a call that is over: they may expire again."""
         for given in job.inputs.values():
             self._file_store.unpin(given.entry)
+
+
+def _is_in(mention: Mention, references: Sequence[Reference]) -> bool:
+    return any(reference.start <= mention.start < reference.stop for reference in references)
 
 
 def _key(found: Reference | Mention) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...base.plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
 from ...base.storage import SeenFile
@@ -37,6 +37,10 @@ class OutputRule(NamedTuple):
     def modes(self) -> tuple[LocatorMode, ...] | None:
         """The modes that output is looked for in; None: all that there are."""
         return self.rules.modes if isinstance(self.rules, OutputLocator) else None
+
+
+NEW_FILES: Final = OutputRule(OutputLocator(mode=(LocatorMode.ARGUMENT,)), is_exposed=True, rewrite_text=True)
+"""Treatment of the output of a call that only the `artifact://new/` URIs in its arguments speak of."""
 
 
 class FileInput:
@@ -75,6 +79,8 @@ class FileCall:
         rule: the treatment of its output; None: its output is left alone.
         aid: the artifact id that its output path was allocated for.
         allocated: that path; None if there is none.
+        new_files: the paths of the files that the tool is to write, by their URIs; "" until their folders are made.
+        output_uri: the one of these in its output argument.
         open_orders: number of storage orders it waits for.
         problem: why it cannot go on, once something failed.
         known_files: the known files of its session.
@@ -102,8 +108,10 @@ class FileCall:
         "known_files",
         "link",
         "mentions",
+        "new_files",
         "open_orders",
         "original_params",
+        "output_uri",
         "problem",
         "problems",
         "references",
@@ -134,6 +142,8 @@ class FileCall:
         self.rule = rule
         self.aid = ""
         self.allocated: str | None = None
+        self.new_files: dict[str, str] = {}
+        self.output_uri: str | None = None
         self.baseline: dict[str, str] = {}
         self.begun_at = 0.0
         self.begun_after = 0
@@ -146,6 +156,18 @@ class FileCall:
 
     # --- Orders -----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_harmless(self) -> bool:
+        """True if the tool says of itself that a call may be repeated."""
+        known = (self.link.tools.hints or {}).get(self.tool)
+        return known is not None and known.is_harmless
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the tool says of itself that it changes nothing."""
+        known = (self.link.tools.hints or {}).get(self.tool)
+        return known is not None and known.is_read_only
+
     def expect_answer(self) -> None:
         """Waits for the answer of one more storage order."""
         self.open_orders += 1
@@ -154,6 +176,11 @@ class FileCall:
         """Handles such an answer. True if it goes on now: it waits for no more, and is not over."""
         self.open_orders -= 1
         return not self.open_orders and not self.is_over
+
+    def collect_new_files(self) -> None:
+        """Has new files collected, where no adapter says what becomes of the tool's output."""
+        if self.new_files and self.rule is None:
+            self.rule = NEW_FILES
 
     def fail(self, problem: str) -> None:
         """Records why it cannot go on."""
@@ -176,6 +203,24 @@ class FileCall:
     def receive_allocated(self, path: str) -> None:
         """Takes that path."""
         self.allocated = path
+
+    def add_new_file(self, uri: str) -> None:
+        """Adds a file that the tool is to write, under the URI that the client has for it."""
+        self.new_files[uri] = ""
+
+    def name_output(self, uri: str) -> None:
+        """Takes the URI of a new file in its output argument."""
+        self.output_uri = uri
+        self.add_new_file(uri)
+
+    def receive_new_file(self, uri: str, path: str) -> None:
+        """Takes the path of such a file."""
+        self.new_files[uri] = path
+
+    @property
+    def output_path(self) -> str | None:
+        """The path for its output argument; None if it has none."""
+        return self.allocated if self.output_uri is None else self.new_files[self.output_uri]
 
     def receive_baseline(self, files: Sequence[SeenFile]) -> None:
         """Takes the stamps of files that are there before it is sent."""

@@ -239,20 +239,27 @@ async def test_the_root_is_given_by_its_real_path(tmp_path: Path, blobs: Blobs) 
 
 async def test_allocated_paths_can_be_written(tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
-    answer = await work.carry_out(Allocate(T, MINE, THING, "ä b.png"))
+    answer = await work.carry_out(Allocate(T, MINE, (THING,), "ä b.png"))
     assert answer == Allocated(os.path.join(work.folders(MINE).out, THING, "ä b.png"))
     assert isinstance(answer, Allocated)
     Path(answer.path).write_bytes(b"png")
-    assert await work.carry_out(Allocate(T, MINE, THING, "ä b.png")) == answer
+    assert await work.carry_out(Allocate(T, MINE, (THING,), "ä b.png")) == answer
     (file,) = (await collect(work, answer.path)).files
     assert (file.path, file.filename, file.head) == (answer.path, "ä b.png", b"png")
+    folder = await work.carry_out(Allocate(T, MINE, ("a", "b"), ""))
+    assert folder == Allocated(os.path.join(work.folders(MINE).out, "a", "b"))
+    assert os.path.isdir(os.path.join(work.folders(MINE).out, "a", "b"))
 
 
-@pytest.mark.parametrize("filename", ["", ".", "..", "a/b", "/a", "a\0", "\ud800", "../x"])
+@pytest.mark.parametrize("filename", [".", "..", "a/b", "/a", "a\0", "\ud800", "../x"])
 async def test_file_names_are_one_component(filename: str, tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
     await store(blobs, "b", b"content")
-    for order in (Allocate(T, MINE, THING, filename), Materialize(T, MINE, "b", THING, filename)):
+    for order in (
+        Allocate(T, MINE, (THING,), filename),
+        Allocate(T, MINE, (filename,), "f"),
+        Materialize(T, MINE, "b", THING, filename),
+    ):
         answer = await work.carry_out(order)
         assert isinstance(answer, StorageFailed)
         assert answer.reason.startswith("got the file name")
@@ -264,8 +271,7 @@ async def test_names_that_were_not_minted_are_our_own_mistake(
 ) -> None:
     work = build(tmp_path, blobs)
     for order in (
-        Allocate(T, "..", THING, "f"),
-        Allocate(T, MINE, "..", "f"),
+        Allocate(T, "..", (THING,), "f"),
         Materialize(T, MINE, "b", "../..", "f"),
         Sweep(".."),
         Sweep(MINE + "\n"),
@@ -401,7 +407,7 @@ async def test_nothing_is_written_through_a_link_of_the_upstream(level: str, tmp
             os.symlink(outside / os.path.basename(folder), folder)
         elif level == "own":
             os.symlink(outside / os.path.basename(folder) / THING, os.path.join(folder, THING))
-    for order in (Allocate(T, MINE, THING, "f"), Materialize(T, MINE, "b", THING, "f")):
+    for order in (Allocate(T, MINE, (THING,), "f"), Materialize(T, MINE, "b", THING, "f")):
         assert await work.carry_out(order) == StorageFailed(os.strerror(errno.ENOTDIR))
     assert [path for path in outside.rglob("*") if not path.is_dir()] == []
 

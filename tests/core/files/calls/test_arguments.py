@@ -11,7 +11,7 @@ from isthmus.core.base.plan import Deliver, UploadConsumer
 from isthmus.core.files.calls.arguments import (
     REFERENCES_MAX,
     ArgumentProblem,
-    deliver,
+    deliveries,
     embedded,
     find_references,
     form,
@@ -20,6 +20,7 @@ from isthmus.core.files.calls.arguments import (
     tool_named,
 )
 from isthmus.core.files.store.handles import format_artifact, format_upload
+from isthmus.core.jsonrpc.splice import splice
 
 IDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 SID, UID = "a" * 32, "b" * 32
@@ -34,8 +35,9 @@ def consumer(path: str | tuple[str, ...], **more: object) -> UploadConsumer:
 def delivered(params: bytes, path: str | tuple[str, ...], **more: object) -> bytes:
     used = consumer(path, **more)
     found = find_references(params, (used,), helper="h")
-    return deliver(
-        params, [(reference, form(reference.deliver, f"/up/{n}/é a.txt")) for n, reference in enumerate(found)]
+    return splice(
+        params,
+        deliveries([(one, form(one.deliver, f"/up/{n}/é a.txt")) for n, one in enumerate(found)]),
     )
 
 
@@ -112,7 +114,7 @@ def test_several_arguments_and_consumers_are_searched_and_each_place_is_found_on
         ("a", Deliver.FILE_URI),
         ("c", Deliver.PATH),
     ]
-    put = deliver(params, [(reference, reference.label) for reference in found])
+    put = splice(params, deliveries([(reference, reference.label) for reference in found]))
     assert json.loads(put) == {"arguments": {"b": ["b[0]"], "a": "a", "c": "c"}}
 
 
@@ -175,8 +177,8 @@ def test_all_but_the_handles_keeps_its_bytes(ids: list[tuple[str, str]], before:
     params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
     found = find_references(params, (consumer("p"),), helper="h")
     assert [(reference.sid, reference.uid) for reference in found] == ids
-    assert deliver(params, [(reference, reference.text) for reference in found]) == params
-    moved = deliver(params, [(reference, "/x") for reference in found])
+    assert splice(params, deliveries([(reference, reference.text) for reference in found])) == params
+    moved = splice(params, deliveries([(reference, "/x") for reference in found]))
     assert moved == params.replace(listed, (b"," + space).join([b'"/x"'] * len(ids)))
 
 
