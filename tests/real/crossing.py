@@ -33,9 +33,9 @@ HOME: Final = Path(os.environ.get("CROSSING_HOME", rig.ROOT / "build" / "crossin
 RESULTS: Final = HOME / "results"
 STEPS: Final = HERE / "crossing_steps"
 
-FORMS: Final = ("bare", "sub", "outside", "home", "new", "own")
-"""The forms of a path: a name; a name below a folder; an absolute path in a folder that exists, and in the home folder;
-the URI of a new artifact; and none, as with tools that choose it themselves."""
+FORMS: Final = ("bare", "sub", "outside", "home", "tilde", "new", "own")
+"""The forms of a path: a name; a name below a folder; an absolute path in a folder that exists, and in the home folder,
+also with a tilde; the URI of a new artifact; and none, as with tools that choose it themselves."""
 STAGED: Final = re.compile(r"/(in|ws|out)/[0-9a-f]{32}/")
 """Where copies of what a server is given lie."""
 ERAS: Final = ("2025-11-25", "2026-07-28")
@@ -120,6 +120,7 @@ def path_in(form: str, name: str, places: Places) -> str:
         "sub": f"reports/{name}",
         "outside": f"{places.outside}/{name}",
         "home": f"{places['home']}/{name}",
+        "tilde": f"~/{name}",
         "new": f"artifact://new/{name}",
         "own": name,
     }[form]
@@ -129,6 +130,7 @@ class Step:
     """One call of a tool, as a file in crossing_steps/ has it.
 
     Attributes:
+        is_folder: True if its path names a folder.
         makes: glob patterns of the names of the files that the call makes; empty if it makes none.
         forms: the forms of its path that are tried.
     """
@@ -137,6 +139,7 @@ class Step:
         self.tool: str = spec["tool"]
         self._args: dict[str, Any] = spec.get("args", {})
         self.name: str = spec.get("name", "")
+        self.is_folder: bool = spec.get("folder", False)
         self.has_path = "{path}" in json.dumps(self._args)
         self.makes: list[str] = spec.get("makes", [self.name] if self.name else [])
         self.waits_s: float = spec.get("waits_s", 0.0)
@@ -157,7 +160,8 @@ class Step:
         if isinstance(value, list):
             return [self._filled(item, form, places, client) for item in value]
         if isinstance(value, str):
-            value = value.replace("{path}", path_in(form, self.name, places))
+            name = self.name + "/" * (form == "new" and self.is_folder)
+            value = value.replace("{path}", path_in(form, name, places))
             for sample in crossing_peers.SAMPLES:
                 if f"{{{sample}}}" in value:
                     value = value.replace(f"{{{sample}}}", client.handle(sample))
@@ -293,7 +297,7 @@ def rows(server: crossing_peers.Server, form: str, era: str) -> Iterator[str]:
         yield f"| {server.name} | {form} | {era} | | failed | {' '.join(str(error).split())[-300:]} |"
         return
     for outcome in outcomes:
-        if not outcome.step.makes and outcome.word == "fine":
+        if not outcome.step.makes and outcome.word == "fine" and not outcome.noise:
             continue
         notes = [f"lost {file}" for file in outcome.lost]
         notes += [f"noise {uri.rpartition('/')[2]}" for uri in outcome.noise]
