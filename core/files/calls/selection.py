@@ -9,6 +9,7 @@ import posixpath
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ...base.effects import Note
 from ...base.path_mapping import to_here
 from ...base.storage import InlineSource, SeenFile, Sighting, StorageAnswer, Survey, Surveyed
 from ...jsonrpc import envelope as rpc
@@ -128,7 +129,7 @@ class Selection:
             if sighting.problem:
                 if self._was_left(job, sighting):
                     assert sighting.left is not None
-                    job.report(_left_behind(sighting.left.path, is_folder=sighting.is_folder))
+                    self._report_left(job, sighting.left.path, is_folder=sighting.is_folder)
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -227,6 +228,12 @@ class Selection:
             return before != left.stamp
         begun_at_unix = min(job.known_files.begun_at_unix, self._begun_at_unix(job))
         return left.changed_at_unix >= begun_at_unix and job.known_files.tell(left)
+
+    def _report_left(self, job: FileCall, path: str, *, is_folder: bool) -> None:
+        """Tells the client and the operator of what stays behind."""
+        job.report(_left_behind(path, is_folder=is_folder))
+        what = f"{job.tool[:80]!r} wrote to {path[:400]!r}, outside of the session's folders and of artifact_roots"
+        self._context.order(Note(level="info", text=f"{what}: it was not transferred", server=job.link.plan.id))
 
 
 def _left_behind(path: str, *, is_folder: bool) -> str:
