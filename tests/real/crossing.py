@@ -59,20 +59,16 @@ class Made(NamedTuple):
 
 
 class Places:
-    """The folders that a server could write to: of its session, its home folder, a folder elsewhere and others.
+    """The folders that a server could write to: those of its session, its home folder, a folder elsewhere and others.
 
-    Attributes:
-        root: the folder of all of them but `outside`, which is below the system's temporary folder.
+    All are in one whose path is short: browsers put sockets into them.
     """
 
-    def __init__(self, root: Path) -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        self.root = root
-        self.outside = Path(tempfile.mkdtemp(prefix="crossing-"))
-        self.folders = {name: root / name for name in ("storage", "home", "tmp", "cwd", "log")}
+    def __init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="crossing-"))
+        self.folders = {name: self.root / name for name in ("storage", "home", "tmp", "cwd", "log", "outside")}
         for folder in self.folders.values():
-            folder.mkdir(parents=True)
-        self.folders["outside"] = self.outside
+            folder.mkdir()
 
     def __getitem__(self, name: str) -> Path:
         return self.folders[name]
@@ -110,7 +106,7 @@ class Places:
         return [name for name, folder in self.folders.items() if f"{folder}/" in text and name != "outside"]
 
     def end(self) -> None:
-        shutil.rmtree(self.outside, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def path_in(form: str, name: str, places: Places) -> str:
@@ -118,7 +114,7 @@ def path_in(form: str, name: str, places: Places) -> str:
     return {
         "bare": name,
         "sub": f"reports/{name}",
-        "outside": f"{places.outside}/{name}",
+        "outside": f"{places['outside']}/{name}",
         "home": f"{places['home']}/{name}",
         "tilde": f"~/{name}",
         "new": f"artifact://new/{name}",
@@ -269,7 +265,7 @@ def run(server: crossing_peers.Server, form: str, era: str) -> list[Outcome]:
     steps = [step for number, spec in enumerate(server.steps) if (step := Step(number, spec)).is_in(form)]
     if not any(step.makes for step in steps):
         return []
-    places = Places(HOME / "run" / f"{server.name}.{form}.{era}")
+    places = Places()
     env = {"HOME": str(places["home"]), "TMPDIR": str(places["tmp"])}
     outcomes, records = [], []
     try:
