@@ -61,14 +61,15 @@ class Made(NamedTuple):
 class Places:
     """The folders that a server could write to: those of its session, its home folder, a folder elsewhere and others.
 
-    All are in one whose path is short: browsers put sockets into them.
+    The path of the temporary one is short: browsers put sockets into it.
     """
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="crossing-"))
-        self.folders = {name: self.root / name for name in ("storage", "home", "tmp", "cwd", "log", "outside")}
+        self.folders = {name: self.root / name for name in ("storage", "home", "cwd", "log", "outside")}
         for folder in self.folders.values():
             folder.mkdir()
+        self.folders["tmp"] = Path(tempfile.mkdtemp(prefix="c-"))
 
     def __getitem__(self, name: str) -> Path:
         return self.folders[name]
@@ -106,7 +107,8 @@ class Places:
         return [name for name, folder in self.folders.items() if f"{folder}/" in text and name != "outside"]
 
     def end(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
+        for folder in (self.root, self["tmp"]):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def path_in(form: str, name: str, places: Places) -> str:
