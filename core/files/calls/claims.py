@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ...base.errors import RemoteProtocolError
+from ...base.lazy_regex import Pattern
 from ...base.plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
 from ...base.storage import InlineSource
 from ...jsonrpc.append import readable_elements, readable_members, readable_text
@@ -29,6 +30,7 @@ from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
+_NUMBERED: Final = Pattern(r"%(?:0\d)?d[^/%]*\Z")  # a name for many files, such as frame_%03d.png: its folder has them
 STRINGS_MAX: Final = 1024
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
 looked at."""
@@ -137,6 +139,7 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
     else:
         values = sorted(strings_of(arguments), key=lambda value: not reads_as_path(value))
     found: dict[tuple[str, ...], None] = {}
+    values += [posixpath.dirname(value) or "." for value in values if _NUMBERED.search(value)]
     for value in values:
         if "\n" not in value and not value.startswith((UPLOAD_SCHEME, ARTIFACT_SCHEME)) and (read := spellings(value)):
             found[tuple(read)] = None

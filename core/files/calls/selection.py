@@ -18,7 +18,7 @@ from ...state.storage_orders import StorageOrders, reason_of
 from ..store.filenames import safe_filename
 from ..store.handles import NEW_FILE_PREFIX
 from ..store.store import FileStore
-from .claims import ClaimedPaths
+from .claims import ClaimedPaths, argument_paths
 from .job import FileCall, OutputRule
 from .result_rewriter import AREAS, folders_of
 from .workspace_files import is_finished
@@ -129,7 +129,7 @@ class Selection:
             if sighting.problem:
                 if self._was_left(job, sighting):
                     assert sighting.left is not None
-                    self._report_left(job, sighting.left.path, is_folder=sighting.is_folder)
+                    self._report_left(job, sighting.left.path, named[index], is_folder=sighting.is_folder)
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -229,17 +229,25 @@ class Selection:
         begun_at_unix = min(job.known_files.begun_at_unix, self._begun_at_unix(job))
         return left.changed_at_unix >= begun_at_unix and job.known_files.tell(left)
 
-    def _report_left(self, job: FileCall, path: str, *, is_folder: bool) -> None:
+    def _report_left(self, job: FileCall, path: str, named: tuple[str, ...], *, is_folder: bool) -> None:
         """Tells the client and the operator of what stays behind."""
-        job.report(_left_behind(path, is_folder=is_folder))
+        arguments = rpc.member_of(job.exchange.params, "arguments")
+        shared, limit = job.link.plan.shared, self._context.limits.artifacts_per_call_max
+        asked = {to_here(each, shared) for paths in argument_paths(arguments, (), limit) for each in paths}
+        job.report(_left_behind(path, is_folder=is_folder, was_asked=not asked.isdisjoint(named)))
         what = f"{job.tool[:80]!r} wrote to {path[:400]!r}, outside of the session's folders and of artifact_roots"
         self._context.order(Note(level="info", text=f"{what}: it was not transferred", server=job.link.plan.id))
 
 
-def _left_behind(path: str, *, is_folder: bool) -> str:
+def _left_behind(path: str, *, is_folder: bool, was_asked: bool) -> str:
+    """Returns what to say of a file, or of a folder with files, that may not be taken.
+
+    Args:
+        was_asked: the path came in the arguments.
+    """
     name = safe_filename(path, "file") + ("/" if is_folder else "")
     wrote = f"files were written into {path}" if is_folder else f"written to {path}"
-    return (
-        f"{name}: {wrote} on the server's machine, outside of this session. To get it, call the tool again with "
-        f"{NEW_FILE_PREFIX}{name} in place of that path"
-    )
+    advice = f"To get it, call the tool again with {NEW_FILE_PREFIX}{name} in place of that path"
+    if not was_asked:
+        advice = "Only the operator of the server can get it, or have it written elsewhere"
+    return f"{name}: {wrote} on the server's machine, outside of this session. {advice}"

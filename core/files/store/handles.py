@@ -85,7 +85,10 @@ def parse_new_file(uri: str) -> str:
     Raises:
         HandleError: the text is anything else, has no name, or more than `NEW_FILE_PARTS_MAX` parts.
     """
-    parts = unquote(uri.removeprefix(NEW_FILE_PREFIX)).split("/") if uri.startswith(NEW_FILE_PREFIX) else []
+    text = uri.removeprefix(NEW_FILE_PREFIX)
+    decoded = unquote(text)
+    # A name such as frame_%03d.png is a pattern for many names, and not percent-encoded.
+    parts = (decoded if decoded.isprintable() else text).split("/") if uri.startswith(NEW_FILE_PREFIX) else []
     names = [part for part in parts if part.strip(" .")]
     if not names or len(names) > NEW_FILE_PARTS_MAX:
         raise HandleError(f"expected a name of up to {NEW_FILE_PARTS_MAX} parts, {NEW_FILE_PREFIX}<name>")

@@ -21,6 +21,8 @@ def hints(*command: str, env: dict[str, str], **more: Any) -> list[str]:
         ("uvx ffmpeg-mcp-lite@0.2.2", {}, ["FFMPEG_OUTPUT_DIR"]),
         ("/venv/bin/ffmpeg-mcp-lite", {}, ["FFMPEG_OUTPUT_DIR"]),
         ("npx -y @scope/mcp-image", {}, ["IMAGE_OUTPUT_DIR"]),
+        ("npx @mcp-z/mcp-pdf@1.0.0", {}, ["RESOURCE_STORE_URI"]),
+        ("uvx mcp-pdf", {}, []),
         ("uvx ffmpeg-mcp-lite", {"FFMPEG_OUTPUT_DIR": "{out}"}, []),
         ("uvx ffmpeg-mcp-lite", {"FFMPEG_OUTPUT_DIR": "/home/me"}, ["FFMPEG_OUTPUT_DIR"]),
         ("uvx ffmpeg-mcp-lite", {"FFMPEG_OUTPUT_DIR": "/srv/out/x"}, []),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from driving import UNIX_AT_ZERO
 from file_scenes import Scene, artifacts, names, texts
+from isthmus.core.base.effects import Note
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
@@ -19,6 +20,7 @@ from isthmus.core.base.plan import (
     SharedFolder,
     UploadConsumer,
 )
+from isthmus.core.base.storage import Survey
 from isthmus.core.files.store.handles import NEW_FILE_PARTS_MAX, HandleError, parse_new_file
 
 NEW = "artifact://new/"
@@ -190,6 +192,26 @@ def test_a_file_written_outside_of_the_session_is_told(is_auto: bool) -> None:
     why = told(result)
     assert "z.docx: written to /home/me/z.docx on the server's machine" in why
     assert f"{NEW}z.docx" in why
+
+
+def test_files_with_numbers_are_told_by_their_folder() -> None:
+    files = scene()
+    files.disk.write("/home/me/x/", b"1")  # the disk of the tests has folders by their names alone
+    arguments = {"to": "/home/me/x/frame_%03d.png"}
+    files.call("t", arguments=arguments)
+    assert ("/home/me/x",) in files.world.last(Survey).named
+    channel, got = files.begin("t", to=f"{NEW}x/frame_%03d.png")
+    files.disk.write(got["to"] % 1, b"1")
+    assert names(files.end(channel, "done")) == ["frame_001.png"]
+
+
+def test_a_file_that_nobody_asked_for_there_is_the_operators() -> None:
+    files = scene()
+    assert "Only the operator of the server" in told(
+        files.call("t", "See /home/me/z.pdf", writes={"/home/me/z.pdf": b"z"})
+    )
+    (note,) = [note for note in files.world.every(Note) if "/home/me/z.pdf" in note.text]
+    assert note.server == "s"
 
 
 def test_it_is_told_once_and_again_when_it_changes() -> None:
