@@ -173,7 +173,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         lost: files that the client could not read, of those that the call was to make.
-        is_said: True if the result says that a file did not come.
+        said: what the result says of files that did not come.
         noise: artifacts that are no file which the call was to make.
         shown: the folders of this machine that the result tells of.
         text: the beginning of the result's text.
@@ -183,7 +183,7 @@ class Outcome(NamedTuple):
     made: list[Made]
     crossed: list[Made]
     lost: list[Made]
-    is_said: bool
+    said: str
     is_error: bool
     noise: list[str]
     others: list[Made]
@@ -196,7 +196,7 @@ class Outcome(NamedTuple):
         if self.broken:
             return "broken"
         if self.lost:
-            return "said" if self.is_said else "lost"
+            return "said" if self.said or self.is_error else "lost"
         if self.made:
             return "crossed"
         if not self.step.makes:
@@ -232,7 +232,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         made=made,
         crossed=crossed,
         lost=lost,
-        is_said=bool(meta.get("artifact_error") or result.get("isError")),
+        said=meta.get("artifact_error", ""),
         is_error=bool(result.get("isError")),
         noise=[uri for uri, digest in read.items() if digest not in meant],
         others=[file for file in others if file.place in ("outside", "cwd") or "/out/" in file.path],
@@ -278,6 +278,8 @@ def run(server: crossing_peers.Server, form: str, era: str) -> list[Outcome]:
                 outcome, record = call(step, form, places, client)
                 outcomes.append(outcome)
                 records.append(record)
+            for outcome, record in zip(outcomes, records, strict=True):
+                record["came late"] = [str(file) for file in outcome.lost if file.sha256 in client.known]
             client.end()
     finally:
         places.end()
@@ -302,8 +304,10 @@ def rows(server: crossing_peers.Server, form: str, era: str) -> Iterator[str]:
         notes += [f"shows {name}" for name in outcome.shown]
         notes += [f"beside {file}" for file in outcome.others[:3]]
         notes += outcome.broken
-        if outcome.word in ("refused", "nothing made", "error", "said"):
-            notes.append(outcome.text)
+        if outcome.said:
+            notes.append(f"says {outcome.said}")
+        if outcome.word in ("refused", "nothing made", "error", "lost"):
+            notes.append(f"answers {outcome.text}")
         count = f"{len(outcome.crossed)}/{len(outcome.made)}"
         said = "; ".join(notes).replace("|", "¦")
         yield f"| {server.name} | {form} | {era} | {outcome.step.tool} | {outcome.word} {count} | {said} |"

@@ -1,4 +1,4 @@
-"""The servers and the clients of `make crossing`: installs and commands, samples to upload, and reading of artifacts."""
+"""The servers and the clients of `make crossing`: their packages and commands, files to upload, reading of artifacts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -112,8 +113,10 @@ def _book() -> bytes:
 
 def _clip() -> bytes:
     """Returns a video of one second."""
-    command = "ffmpeg -v error -f lavfi -i testsrc=d=1:s=64x64:r=5 -f lavfi -i sine=d=1 -shortest -f matroska -"
-    return subprocess.run(command.split(), check=True, capture_output=True).stdout
+    inputs = "-f lavfi -i testsrc=d=1:s=64x64:r=5 -f lavfi -i sine=d=1 -shortest"
+    with tempfile.NamedTemporaryFile(suffix=".mkv") as file:  # written to a pipe, it would not say how long it is
+        subprocess.run(["ffmpeg", "-y", "-v", "error", *inputs.split(), file.name], check=True)
+        return Path(file.name).read_bytes()
 
 
 SAMPLES: Final[Mapping[str, Callable[[], bytes]]] = {
