@@ -1,4 +1,4 @@
-"""The servers and the clients of `make crossing`: their packages and commands, files to upload, reading of artifacts."""
+"""The servers and clients of `make crossing`: packages and commands, files to upload, reading of artifacts."""
 
 from __future__ import annotations
 
