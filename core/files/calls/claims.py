@@ -130,14 +130,17 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
     Args:
         arguments: the JSON of the arguments. What cannot be read names nothing.
         names: dotted paths of the arguments that count; none: every string, at any depth, those that read as paths
-            first.
+            first, then what short strings mention, such as commands.
     """
     if arguments is None:
         return []
     if names:
         values = [value for name in names for value in _values_at(arguments, name)]
     else:
-        values = sorted(strings_of(arguments), key=lambda value: not reads_as_path(value))
+        strings = strings_of(arguments)
+        prose = [value for value in strings if "/" in value and len(value) <= PATH_MAX_CHARS and _may_be_prose(value)]
+        mentioned = [paths[0] for paths in mentions("\n".join(prose), ())] if prose else []
+        values = [*filter(reads_as_path, strings), *mentioned, *itertools.filterfalse(reads_as_path, strings)]
     found: dict[tuple[str, ...], None] = {}
     values += [posixpath.dirname(value) or "." for value in values if _NUMBERED.search(value)]
     for value in values:

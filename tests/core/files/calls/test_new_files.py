@@ -194,6 +194,15 @@ def test_a_file_written_outside_of_the_session_is_told(is_auto: bool) -> None:
     assert f"{NEW}z.docx" in why
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"command": "echo hi > '/home/me/z.txt' && date"}, {"sql": "COPY t TO '/home/me/z.txt' (HEADER)"}],
+)
+def test_a_path_within_a_text_is_told(arguments: dict[str, str]) -> None:
+    why = told(scene().call("t", writes={"/home/me/z.txt": b"z"}, arguments=arguments))
+    assert f"{NEW}z.txt in place of that path" in why
+
+
 def test_files_with_numbers_are_told_by_their_folder() -> None:
     files = scene()
     files.disk.write("/home/me/x/", b"1")  # the disk of the tests has folders by their names alone
