@@ -173,6 +173,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         lost: files that the client could not read, of those that the call was to make.
+        late: those of the lost ones that came with a later call.
         said: what the result says of files that did not come.
         noise: artifacts that are no file which the call was to make.
         shown: the folders of this machine that the result tells of.
@@ -183,6 +184,7 @@ class Outcome(NamedTuple):
     made: list[Made]
     crossed: list[Made]
     lost: list[Made]
+    late: list[Made]
     said: str
     is_error: bool
     noise: list[str]
@@ -195,6 +197,8 @@ class Outcome(NamedTuple):
     def word(self) -> str:
         if self.broken:
             return "broken"
+        if self.lost and self.lost == self.late:
+            return "late"
         if self.lost:
             return "said" if self.said or self.is_error else "lost"
         if self.made:
@@ -234,6 +238,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         lost=lost,
         said=meta.get("artifact_error", ""),
         is_error=bool(result.get("isError")),
+        late=[],
         noise=[uri for uri, digest in read.items() if digest not in meant],
         others=[file for file in others if file.place in ("outside", "cwd") or "/out/" in file.path],
         shown=[name for name in places.named_in(json.dumps(told, ensure_ascii=False)) if name != form],
@@ -278,8 +283,10 @@ def run(server: crossing_peers.Server, form: str, era: str) -> list[Outcome]:
                 outcome, record = call(step, form, places, client)
                 outcomes.append(outcome)
                 records.append(record)
-            for outcome, record in zip(outcomes, records, strict=True):
-                record["came late"] = [str(file) for file in outcome.lost if file.sha256 in client.known]
+            for number, outcome in enumerate(outcomes):
+                late = [file for file in outcome.lost if file.sha256 in client.known]
+                outcomes[number] = outcome._replace(late=late)
+                records[number]["outcome"] = outcomes[number].word
             client.end()
     finally:
         places.end()
