@@ -175,7 +175,7 @@ class Outcome(NamedTuple):
         lost: files that the client could not read, of those that the call was to make.
         late: those of the lost ones that came with a later call.
         said: what the result says of files that did not come.
-        noise: artifacts that are no file which the call was to make.
+        noise: artifacts that are no file which a call was to make, each with its SHA-256.
         shown: the folders of this machine that the result tells of.
         text: the beginning of the result's text.
     """
@@ -187,7 +187,7 @@ class Outcome(NamedTuple):
     late: list[Made]
     said: str
     is_error: bool
-    noise: list[str]
+    noise: dict[str, str]
     others: list[Made]
     shown: list[str]
     broken: list[str]
@@ -239,7 +239,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         said=meta.get("artifact_error", ""),
         is_error=bool(result.get("isError")),
         late=[],
-        noise=[uri for uri, digest in read.items() if digest not in meant],
+        noise={uri: digest for uri, digest in read.items() if digest not in meant},
         others=[file for file in others if file.place in ("outside", "cwd") or "/out/" in file.path],
         shown=[name for name in places.named_in(json.dumps(told, ensure_ascii=False)) if name != form],
         broken=broken,
@@ -252,7 +252,7 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
         "made": [str(file) for file in made],
         "lost": [str(file) for file in lost],
         "others": [str(file) for file in others][:20],
-        "noise": outcome.noise,
+        "noise": list(outcome.noise),
         "shown": outcome.shown,
         "broken": broken,
         "seconds": round((time.time_ns() - began_at_ns) / 1e9, 1),
@@ -283,10 +283,12 @@ def run(server: crossing_peers.Server, form: str, era: str) -> list[Outcome]:
                 outcome, record = call(step, form, places, client)
                 outcomes.append(outcome)
                 records.append(record)
-            for number, outcome in enumerate(outcomes):
+            awaited = {file.sha256 for outcome in outcomes for file in outcome.lost}
+            for number, (outcome, record) in enumerate(zip(outcomes, records, strict=True)):
                 late = [file for file in outcome.lost if file.sha256 in client.known]
-                outcomes[number] = outcome._replace(late=late)
-                records[number]["outcome"] = outcomes[number].word
+                noise = {uri: digest for uri, digest in outcome.noise.items() if digest not in awaited}
+                outcomes[number] = outcome = outcome._replace(late=late, noise=noise)
+                record |= {"outcome": outcome.word, "noise": list(noise)}
             client.end()
     finally:
         places.end()
