@@ -88,9 +88,9 @@ def check_result(data: bytes) -> None:
 def check_params(data: bytes) -> None:
     announced_problem(data, 1000)
     requested_filename(data, "out.path")
-    found = find_references(data, CONSUMERS, helper="h")
+    found = find_references(data, CONSUMERS, how="call h")
     placed = splice(data, deliveries([(at, "/w/x") for at in found]))
-    assert not found or find_references(placed, CONSUMERS[1:], helper="h") == []
+    assert not found or find_references(placed, CONSUMERS[1:], how="call h") == []
     after = parse(place_output(data, "out.path", "/w/y"))
     assert after["arguments"]["out"]["path"] == "/w/y"
     assert {key for key in after if key != "arguments"} == {key for key in parse(data) if key != "arguments"}

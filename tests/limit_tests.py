@@ -268,6 +268,7 @@ LIMIT_TESTS: Final = {
     ),
     "upload_files_max": "core/engine/test_limits.py::test_the_bounds_of_an_upload_are_ordered_with_it",
     "uploads_per_session_max": "core/engine/test_limits.py::test_uploads_per_session_max_counts_files_of_no_size_too",
+    "upload_part_max_bytes": "core/engine/test_dialogues_put_file.py::test_what_is_no_part_of_a_file_is_refused",
     "upload_ttl_s": "core/engine/test_limits.py::test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew",
     "upload_link_ttl_s": "core/engine/test_files.py::test_an_expired_link_is_refused",
     "upload_draft_ttl_s": "core/files/transfer/test_resumable.py::test_a_resumable_upload_expires_unless_it_grows",

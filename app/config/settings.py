@@ -176,7 +176,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Uploads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files that clients hand in."""
 
-    enabled: Annotated[bool, about("Offer the upload helper tool and take uploads.")] = True
+    enabled: Annotated[bool, about("Offer the upload tools and take uploads.")] = True
     max_file_bytes: Annotated[Size, about("One file, in bytes.")] = 50 * MIB
     ttl_seconds: Annotated[Seconds, about("A file not used for this long is removed.")] = 3600.0
     require_sha256: Annotated[bool, about("Refuse uploads that do not state each file's SHA-256.")] = False

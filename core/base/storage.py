@@ -114,6 +114,17 @@ class Collect(Effect, frozen=True):
     total_size_max_bytes: int
 
 
+class Extend(Effect, frozen=True):
+    """Adds `data` to the draft `blob`, which has `offset` bytes; at offset 0 the draft is created if it does not exist.
+    With `is_last` the draft becomes the blob. Answer: `Extended`. After a failure, `Discard` removes what there is."""
+
+    ticket: Ticket
+    blob: str
+    offset: int
+    data: bytes
+    is_last: bool = False
+
+
 class Materialize(Effect, frozen=True):
     """Makes a stored blob visible to an upstream: as a file named `filename` in a folder of its own, named after the
     upload or artifact, below the workspace's `folder` ("in", "out" or "ws"). Answer: `Materialized`."""
@@ -213,7 +224,19 @@ class Serve(Effect, frozen=True):
 
 
 StorageOrder = (
-    Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Remove | Sweep
+    Load
+    | Save
+    | Forget
+    | ForgetAll
+    | Allocate
+    | Survey
+    | Collect
+    | Extend
+    | Materialize
+    | Fetch
+    | Discard
+    | Remove
+    | Sweep
 )
 """Orders for storage alone. `Receive`, `Append` and `Serve` are orders for a channel that also use the storage."""
 
@@ -353,6 +376,14 @@ class Collected(Answer, frozen=True):
     files: tuple[CollectedFile, ...]
 
 
+class Extended(Answer, frozen=True, omit_defaults=True):
+    """The answer to `Extend`: the draft has `size_bytes`. `sha256` is the digest of the whole file once it is a blob;
+    "" before."""
+
+    size_bytes: int
+    sha256: str = ""
+
+
 class Materialized(Answer, frozen=True):
     """The answer to `Materialize`: the absolute path of the file, and its `stamp` as in `SeenFile`."""
 
@@ -375,4 +406,4 @@ class StorageFailed(Answer, frozen=True):
     is_missing: bool = False
 
 
-StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Materialized | Fetched | StorageFailed
+StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed

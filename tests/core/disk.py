@@ -20,6 +20,8 @@ from isthmus.core.base.storage import (
     Collected,
     CollectedFile,
     Discard,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     FileSource,
@@ -43,7 +45,7 @@ from isthmus.core.base.storage import (
 )
 
 ROOT = "/w"
-ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Materialize, Fetch, Discard, Remove, Sweep)
+ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Extend, Materialize, Fetch, Discard, Remove, Sweep)
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Disk:
     cwd: str = ""
     files: dict[str, File] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    drafts: dict[str, bytes] = field(default_factory=dict)
     records: dict[str, bytes] = field(default_factory=dict)
     orders: list[Effect] = field(default_factory=list)
     _stamps: int = 0
@@ -111,6 +114,15 @@ class Disk:
                 self.records = {key: value for key, value in self.records.items() if not key.startswith(prefix)}
             case Discard(blob=blob):
                 self.blobs.pop(blob, None)
+                self.drafts.pop(blob, None)
+            case Extend(blob=blob, offset=offset, data=data):
+                if len(self.drafts.get(blob, b"")) != offset:
+                    return StorageFailed(reason="there is no such draft", is_missing=True)
+                whole = self.drafts[blob] = self.drafts.get(blob, b"") + data
+                if not order.is_last:
+                    return Extended(len(whole))
+                self.blobs[blob] = self.drafts.pop(blob)
+                return Extended(len(whole), hashlib.sha256(whole).hexdigest())
             case Remove(path=path, stamp=stamp):
                 if path in self.files and self.files[path].stamp == stamp:
                     del self.files[path]

@@ -19,9 +19,11 @@ from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, claims, mentions, tool_hints
 from .absolute_names import AbsoluteNames
+from .inline_inputs import InlineInputs
 from .inputs import Inputs
 from .job import FileCall, OutputRule, rule_of
 from .linked_resources import LinkedResources
+from .missing_inputs import MissingInputs
 from .output_paths import OutputPaths
 from .outputs import Outputs
 from .result_rewriter import AREAS, ResultRewriter, cwd_of
@@ -39,18 +41,20 @@ class Calls:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         linked_resources: LinkedResources,
+        inline_inputs: InlineInputs,
     ) -> None:
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
         self._workspaces = workspaces
-        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered)
+        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered, inline_inputs)
         self._absolute_names = AbsoluteNames()
         self._output_paths = OutputPaths(context, workspaces, self._answered)
         self._result_rewriter = ResultRewriter(context, file_store)
         self._outputs = Outputs(
             context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
         )
+        self._missing_inputs = MissingInputs(context, storage_orders)
         self._jobs: dict[ExchangeKey, FileCall] = {}
         self._known_files_by_workspace: dict[str, KnownFiles] = {}
 
@@ -76,7 +80,7 @@ class Calls:
             self._inputs.find(job)
         except arguments.ArgumentProblem as problem:
             job.fail(str(problem))
-        if not job.inputs and not job.new_files and rule is None and job.problem is None:
+        if not (job.inputs or job.inline or job.new_files) and rule is None and job.problem is None:
             return False
         job.collect_new_files()
         self._jobs[exchange.key] = job
@@ -221,7 +225,9 @@ class Calls:
             # Nothing is collected, but the paths of the files that the call was given must not be shown.
             self._finish(job, self._result_rewriter.reworded(job, result))
             return True
-        self._outputs.take(job, job.rule, result)
+        rule = job.rule
+        if not self._missing_inputs.look(job, result, lambda advised: self._outputs.take(job, rule, advised)):
+            self._outputs.take(job, rule, result)
         return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
 from .arguments import ON_DISK, ArgumentProblem, Reference
+from .inline_inputs import InlineInputs, find_data_uris
 from .job import FileCall, FileInput
 from .mentions import Mention
+from .upload_tools import UploadTools
 from .uris import link_to, uri_of
 
 READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
@@ -46,7 +48,9 @@ class Inputs:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         answered: Callable[[FileCall], None],
+        inline_inputs: InlineInputs,
     ) -> None:
+        self._inline_inputs = inline_inputs
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
@@ -64,10 +68,10 @@ class Inputs:
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
-        helper = job.link.session_of(job.exchange).tool_shown(offers.helper_name(server.id))
+        tools = offers.upload_tools(self._context, job.link.session_of(job.exchange), server.id)
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
-        references = arguments.find_references(params, job.consumers, helper=helper)
+        references = arguments.find_references(params, job.consumers, how=tools.how)
         is_auto = not job.consumers and server.auto_files is not None
         mentioned: list[Mention] = []
         if is_auto or mentions.names_new_file(params):
@@ -77,10 +81,14 @@ class Inputs:
             mentioned = [
                 one for one in found_anywhere if is_auto or (one.kind == "new" and not _is_in(one, references))
             ]
+            hints = (job.link.tools.hints or {}).get(job.tool)
+            if is_auto and hints is not None and self._context.plan.uploads_enabled:
+                mentioned += find_data_uris(params, hints, limit=limit - len(mentioned))
         job.receive_found(references, mentioned)
         all_found: list[Reference | Mention] = [*references, *mentioned]
+        self._inline_inputs.read(job, all_found, tools)
         for found in all_found:
-            self._resolve(job, found, helper)
+            self._resolve(job, found, tools)
 
     def _check_no_files(self, job: FileCall, params: bytes) -> None:
         """Checks that the arguments that take files hold nothing but artifacts, since uploads are switched off.
@@ -90,22 +98,22 @@ class Inputs:
         """
         for consumer in job.consumers:
             try:
-                found = arguments.find_references(params, [consumer], helper="")
-                has_uploads = any(reference.kind == "upload" for reference in found)
+                found = arguments.find_references(params, [consumer], how="")
+                has_uploads = any(reference.kind != "artifact" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
             if has_uploads:
                 name = ", ".join(consumer.arguments)
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
-    def _resolve(self, job: FileCall, found: Reference | Mention, helper: str) -> None:
+    def _resolve(self, job: FileCall, found: Reference | Mention, tools: UploadTools) -> None:
         if found.kind == "new":
             if not self._context.plan.artifacts_enabled:
                 raise ArgumentProblem(f"Got {found.text[:160]!r}, and new files are switched off here.")
             job.add_new_file(found.id)
             return
         key = _key(found)
-        if key in job.inputs:
+        if key in job.inputs or found.kind == "inline":
             return
         session = job.link.session_of(job.exchange)
         user = user_of(self._context, session)
@@ -117,8 +125,7 @@ class Inputs:
                 again = "Call the tool that made it again, or upload the file."
                 raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")
             raise ArgumentProblem(
-                f"Unknown upload handle {found.text[:160]}: {why}. "
-                f"Call {helper}, upload the file, and pass the handle from its response."
+                f"Unknown upload handle {found.text[:160]}: {why}. Upload the file again: {tools.how}."
             )
         self._file_store.pin(entry)
         job.add_input(key, entry)
@@ -126,7 +133,21 @@ class Inputs:
     # --- Orders -----------------------------------------------------------------------------------------------------
 
     def order(self, job: FileCall) -> None:
-        """Orders the files to be placed where the server sees them, or to be read, as their arguments need."""
+        """Orders the files to be placed where the server sees them, or to be read, as their arguments need. Content in
+        the arguments is stored before."""
+        if not job.inline:
+            self._order(job)
+            return
+
+        def stored() -> None:
+            if not job.is_over and job.problem is None:
+                self._order(job)
+            self._answered(job)
+
+        job.expect_answer()
+        self._inline_inputs.store(job, stored)
+
+    def _order(self, job: FileCall) -> None:
         on_disk: set[tuple[str, str, str]] = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}

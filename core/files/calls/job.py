@@ -11,6 +11,7 @@ from ...state.exchange import Exchange
 from ...state.link import Link
 from ..store.store import StoredArtifact, StoredEntry
 from .arguments import Reference
+from .inline_content import InlineFile
 from .mentions import Mention
 from .workspace_files import KnownFiles
 
@@ -73,6 +74,7 @@ class FileCall:
     Attributes:
         references: the handles in the arguments that its adapters name.
         mentions: the handles anywhere else, with `files: auto`.
+        inline: the content that some of these are, with their labels, by kind, session and id.
         inputs: the files that these stand for, by kind, session and id.
         is_placed: the params are as the server is to have them.
         original_params: the params as they were before.
@@ -102,6 +104,7 @@ class FileCall:
         "consumers",
         "contents",
         "exchange",
+        "inline",
         "inputs",
         "is_over",
         "is_placed",
@@ -136,6 +139,7 @@ class FileCall:
         self.consumers = consumers
         self.references: list[Reference] = []
         self.mentions: list[Mention] = []
+        self.inline: dict[tuple[str, str, str], tuple[str, InlineFile]] = {}
         self.inputs: dict[tuple[str, str, str], FileInput] = {}
         self.is_placed = False
         self.original_params: bytes | None = None
@@ -191,6 +195,10 @@ class FileCall:
     def receive_found(self, references: list[Reference], found: list[Mention]) -> None:
         """Takes the handles in its arguments."""
         self.references, self.mentions = references, found
+
+    def add_inline(self, found: Reference | Mention, file: InlineFile) -> None:
+        """Adds a file whose content is one of them. It becomes an input once it is stored."""
+        self.inline[found.kind, found.sid, found.id] = found.label, file
 
     def add_input(self, key: tuple[str, str, str], entry: StoredEntry) -> None:
         """Adds a file that one of them stands for."""

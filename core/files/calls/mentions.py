@@ -82,7 +82,8 @@ class Mention(NamedTuple):
         start, stop: the handle is `params[start:stop]`, with the `file://` before it, escapes and all.
         label: the argument (`files[0].path`). Where it stands in JSON within a string, the label goes on into that.
         key: the name of the last member in the label.
-        kind: the kind of file it stands for; "new": one that the tool is to write.
+        kind: the kind of file it stands for; "new": one that the tool is to write; "inline": content stands in its
+            place (`inline_inputs`).
         sid, id: the session, and the upload or artifact. A new file has no session, and its URI for an id.
         text: the decoded handle, without what is before it.
         is_whole: the string holds nothing else.
@@ -94,7 +95,7 @@ class Mention(NamedTuple):
     stop: int
     label: str
     key: str
-    kind: Literal["upload", "artifact", "new"]
+    kind: Literal["upload", "artifact", "new", "inline"]
     sid: str
     id: str
     text: str

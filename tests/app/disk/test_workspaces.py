@@ -35,6 +35,8 @@ from isthmus.core.base.storage import (
     Collected,
     CollectedFile,
     Discard,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     FileSource,
@@ -180,6 +182,42 @@ async def test_records_come_and_go(tmp_path: Path, blobs: Blobs) -> None:
     assert await work.carry_out(Load(T, "k")) == Loaded(b"v")
     assert await work.carry_out(Forget("k")) is None
     assert await work.carry_out(Load(T, "k")) == Loaded(None)
+
+
+async def test_parts_make_a_blob(tmp_path: Path, blobs: Blobs) -> None:
+    """The blob is not seen before the last part. A part for another place is refused, and changes nothing."""
+    work = build(tmp_path, blobs)
+    assert await work.carry_out(Extend(T, "b", 0, b"one,")) == Extended(4)
+    assert await blob(blobs, "b") is None
+    for offset in (0, 3, 5):
+        answer = await work.carry_out(Extend(T, "b", offset, b"x", is_last=True))
+        assert isinstance(answer, StorageFailed) and answer.is_missing
+    assert await work.carry_out(Extend(T, "b", 4, b"")) == Extended(4)
+    whole = Extended(7, hashlib.sha256(b"one,two").hexdigest())
+    assert await work.carry_out(Extend(T, "b", 4, b"two", is_last=True)) == whole
+    assert await blob(blobs, "b") == b"one,two"
+
+
+async def test_parts_can_be_discarded(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await work.carry_out(Extend(T, "b", 0, b"one"))
+    await work.carry_out(Discard("b"))
+    assert isinstance(await work.carry_out(Extend(T, "b", 3, b"two")), StorageFailed)
+    empty = hashlib.sha256(b"").hexdigest()
+    assert await work.carry_out(Extend(T, "b", 0, b"", is_last=True)) == Extended(0, empty)
+
+
+async def test_a_part_that_the_disk_does_not_take_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that were gathered are written when the writer is left, and that may fail too."""
+    work = build(tmp_path, FileBlobs(str(tmp_path / "blobs")))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert isinstance(await work.carry_out(Extend(T, "b", 0, b"one")), StorageFailed)
 
 
 async def test_fetch_reads_whole_blobs_up_to_a_limit(tmp_path: Path, blobs: Blobs) -> None:

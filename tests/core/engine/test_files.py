@@ -161,8 +161,8 @@ def tools(world: Driver, client: Client, params: str | None = None, listed: str 
 def test_the_helper_tool_is_listed_first_and_on_the_first_page_only() -> None:
     world, client = filing()
     listed = '{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"n"}'
-    assert tools(world, client, None, listed) == [HELPER, "a"]
-    assert tools(world, client, "{}", listed) == [HELPER, "a"]
+    assert tools(world, client, None, listed) == ["files_1_put_file", HELPER, "a"]
+    assert tools(world, client, "{}", listed) == ["files_1_put_file", HELPER, "a"]
     assert tools(world, client, '{"cursor":"n"}', listed) == ["a"]
 
 
@@ -242,7 +242,7 @@ def test_the_proxys_capabilities_are_declared_and_the_servers_stay(given: str) -
 def test_lists_the_server_does_not_have_are_answered_without_it() -> None:
     world, client = filing(capabilities="{}")
     listed = outcome(world, client.request("1", "tools/list"))
-    assert [tool["name"] for tool in listed["tools"]] == [HELPER]
+    assert [tool["name"] for tool in listed["tools"]] == ["files_1_put_file", HELPER]
     listed = outcome(world, client.request("2", "resources/list"))
     assert [entry["uri"] for entry in listed["resources"]] == ["doc://upload_workflow.md"]
     assert outcome(world, client.request("3", "resources/templates/list")) == {"resourceTemplates": []}
