@@ -37,7 +37,7 @@ FORMS: Final = ("bare", "sub", "outside", "home", "tilde", "new", "own")
 """The forms of a path: a name; a name below a folder; an absolute path in a folder that exists, and in the home folder,
 also with a tilde; the URI of a new artifact; and none, as with tools that choose it themselves."""
 STAGED: Final = re.compile(r"/(in|ws|out)/[0-9a-f]{32}/")
-"""Where copies of what a server is given lie."""
+"""The folders of copies of what a server is given."""
 ERAS: Final = ("2025-11-25", "2026-07-28")
 
 
@@ -169,7 +169,7 @@ class Step:
 
 
 class Outcome(NamedTuple):
-    """What became of a call.
+    """The result of a call, beside the files on the disk.
 
     Attributes:
         lost: files that the client could not read, of those that the call was to make.
@@ -217,7 +217,8 @@ def call(step: Step, form: str, places: Places, client: crossing_peers.Client) -
     time.sleep(step.waits_s)
     after = {**places.files(), **places.loose(step.makes)}
     changed = [path for path, stamp in after.items() if before.get(path) != stamp]
-    made, others = [], []
+    made: list[Made] = []
+    others: list[Made] = []
     for path in changed:
         with contextlib.suppress(OSError):
             is_meant = any(fnmatch.fnmatch(str(path), f"*/{glob}") for glob in step.makes)
