@@ -44,6 +44,13 @@ class Server:
             return
         packages: Sequence[str] = self._spec["packages"]
         print(f"installing {' '.join(packages)}", file=sys.stderr)
+        try:
+            self._fill(packages)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def _fill(self, packages: Sequence[str]) -> None:
         if self._spec.get("on") == "npm":
             self._folder.mkdir(parents=True)
             self._run("npm", "init", "-y")
