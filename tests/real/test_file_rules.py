@@ -129,7 +129,7 @@ def artifact_of(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the blocks that a result gains for artifacts."""
+    """Returns the blocks that a result gains for artifacts, whose URIs its own texts have not."""
     links = [
         {
             "type": "resource_link",
@@ -141,8 +141,10 @@ def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
         for one in artifacts
         if one["expose_as_resource"]
     ]
-    template = "{} ({} bytes) can be downloaded from {}"
-    lines = [template.format(one["filename"], one["size_bytes"], one["download_url"]) for one in artifacts]
+    lines: list[str] = []
+    for one in artifacts:
+        more = f" (version {one['version']}; replaces {one['replaces']})" if "replaces" in one else ""
+        lines.append(f"{one['artifact_uri']}{more}, download: {one['download_url']}")
     return [*links, *({"type": "text", "text": line} for line in lines)]
 
 
@@ -163,9 +165,10 @@ def test_a_session_has_folders_of_its_own(client: Client, other: Client, root: P
 def test_additions_to_a_server_are_declared(client: Client) -> None:
     assert client.capabilities == {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
     tools = {tool["name"]: tool for tool in client.request("tools/list")["tools"]}
-    assert next(iter(tools)) == "files_1_get_upload_url"
+    assert list(tools)[:2] == ["files_1_get_upload_url", "files_1_put_file"]
     assert tools["by_regex"] == {"name": "by_regex", "inputSchema": {"type": "object", "properties": {}}}
-    note = "Takes upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs."
+    ways = "files_1_put_file or files_1_get_upload_url"
+    note = f"Takes upload:// handles (get them with {ways}) and artifact:// URIs."
     schema = tools["take_one"]["inputSchema"]
     assert schema["properties"]["file"] == {"type": "string", "description": f"A file.\n\n{note}"}
     many = tools["take_many"]["inputSchema"]["properties"]["files"]
@@ -727,12 +730,12 @@ def test_features_that_are_off_are_absent(tmp_path: Path) -> None:
             arguments = written("x.txt", "x")
             result = client.call("by_usual_regex", arguments)
             artifact = artifact_of(result)
-            assert result["content"] == arguments["reply"]["content"]
+            assert result["content"] == [*arguments["reply"]["content"], *saying(artifact["artifact_uri"])["content"]]
             assert artifact["expose_as_resource"] is False
             assert "download_url" not in artifact
             assert client.listed() == []
             sid, aid = artifact["artifact_uri"].split("/")[3:5]
-            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?mcp_artifact_exp=9999999999&mcp_artifact_sig={'0' * 64}"
+            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?exp=9999999999&sig={'0' * 22}"
             assert fetch(proxy.base_url + path).status == 404
 
             offer = client.offer()

@@ -53,7 +53,7 @@ from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Artifacts, Server, ServerTasks, Settings, ToolFilter, Uploads, Upstream
 from isthmus.app.runtime import signals
 from isthmus.app.runtime.probe import ServerReport
-from isthmus.core.base.plan import AutoFiles, Offer, Sharing, TaskRules
+from isthmus.core.base.plan import AutoFiles, Links, Offer, Sharing, TaskRules
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
 from isthmus.core.base.setting_names import OPTIONS
 from isthmus.core.upstream.era_detection import OTHER
@@ -257,6 +257,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             ("wrap", "--artifact-root", "/", "--", "cmd"),
             "got --artifact-root without --files, expected it with --files",
         ),
+        (("wrap", "--links", "text", "--", "cmd"), "got --links without --files, expected it with --files only"),
+        (("wrap", "--files", "--links", "none", "--", "cmd"), "choose from 'both', 'resource_link', 'text'"),
         (
             ("wrap", "--files", "--artifact-root", "/no/such", "--", "cmd"),
             "got --artifact-root /no/such, expected a folder that exists",
@@ -795,6 +797,11 @@ def test_relative_paths_of_a_command_with_files_become_absolute(
     (plan,) = to_plan(settings, b"k" * 16, "/", "").servers
     assert plan.auto_files == AutoFiles()
 
+    for given, meant in (((), "both"), (("--links", "text"), "text"), (("--links", "resource_link"), "resource_link")):
+        inside("wrap", "--files", *given, "--", "python")
+        (plan,) = to_plan(begun.pop()[0], b"k" * 16, "/", "").servers
+        assert plan.auto_files == AutoFiles(links=Links(meant))
+
     inside("wrap", "--files", "--cwd", "work", "--", "./serve.py", "conf.json")
     settings, is_lasting = begun.pop()
     assert settings.servers[0].upstream.command == ("./serve.py", "conf.json"), "a folder of theirs counts from there"
@@ -1035,7 +1042,7 @@ def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
     with Run("serve", "--allow-anonymous", str(path)) as served:
         base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
         served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
-        served.wait_line("^WARNING other machines may call: each request of a client without sessions gets a session")
+        served.wait_line("^WARNING other machines may call: each call of an anonymous client without sessions")
         assert served.wait_url() == f"{base_url}/mcp"
         for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
             assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"

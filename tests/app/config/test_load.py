@@ -35,6 +35,7 @@ from isthmus.core.base.plan import (
     Deliver,
     Eviction,
     Kind,
+    Links,
     LocatorMode,
     Offer,
     OutputLocator,
@@ -342,6 +343,7 @@ def test_the_plan_follows_the_settings() -> None:
                 ),
                 session_retries=0,
                 start_timeout_s=7,
+                answers_early=True,
                 tasks=TaskRules(
                     offer=Offer.ALWAYS,
                     tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO), ("other", Offer.OWN)),
@@ -352,7 +354,7 @@ def test_the_plan_follows_the_settings() -> None:
             ServerPlan(
                 id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000, tasks=OFFERED
             ),
-            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED),
+            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED, answers_early=True),
             ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0, tasks=OFFERED),
         ),
         workspaces_path="/ws",
@@ -370,7 +372,7 @@ def test_the_plan_follows_the_settings() -> None:
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
     assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
     plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
-    only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED)
+    only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED, answers_early=True)
     assert plain == Plan(servers=(only,), workspaces_path="/ws", link_key=b"k" * 16)
 
 
@@ -419,7 +421,8 @@ servers:
         move: true
         rewrite_text: true
         inline_text_bytes: 4Ki
-    files: {rewrite_text: false, inline_text_bytes: 0, expose_as_resource: false}
+        links: resource_link
+    files: {rewrite_text: false, inline_text_bytes: 0, expose_as_resource: false, links: text}
     shared: {here: data/, there: /srv/data/}
     stage: out
 """
@@ -442,10 +445,17 @@ def test_file_settings_reach_the_plan() -> None:
     locator = OutputLocator(mode=modes, output_path_key="files[*].path", path_arguments=("to", "all[*]"))
     assert server.producers == (
         ArtifactProducer(
-            tools=("write_*",), output_locator=locator, move=True, rewrite_text=True, inline_text_bytes=4096
+            tools=("write_*",),
+            output_locator=locator,
+            move=True,
+            rewrite_text=True,
+            inline_text_bytes=4096,
+            links=Links.RESOURCE_LINK,
         ),
     )
-    assert server.auto_files == AutoFiles(rewrite_text=False, inline_text_bytes=0, expose_as_resource=False)
+    assert server.auto_files == AutoFiles(
+        rewrite_text=False, inline_text_bytes=0, expose_as_resource=False, links=Links.TEXT
+    )
     assert (server.shared, server.stage) == ((SharedFolder("/etc/isthmus/data", "/srv/data"),), "out")
 
 
@@ -455,6 +465,7 @@ def test_file_settings_reach_the_plan() -> None:
         ("files: auto", AutoFiles()),
         ("files: {}", AutoFiles()),
         ("files: {mode: auto}", AutoFiles()),
+        ("files: {links: both}", AutoFiles()),
         ("files: {mode: none}", None),
         ("files: none", None),
         ("roots: workspace", None),
