@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs vendor clean
+.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released crossing lint types links docs vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -134,6 +134,11 @@ conform-released: $(STAMP)
 # Writes the snapshots of the engine's tests anew, after a change of behaviour that is meant. Review their differences.
 snapshots: $(STAMP)
 	@SNAPSHOTS=write $(PYTEST) -q tests/core/engine >/dev/null; git diff --stat -- tests/core/snapshots
+
+# Which files that released servers make reach a client elsewhere: ONLY='word excel' for some servers, ARGS='--forms bare
+# --eras 2026-07-28' for some forms of paths or one era. Needs ffmpeg, chromium and pandoc. Not part of the tests either.
+crossing: $(STAMP)
+	@$(BIN)/python tests/real/crossing.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)

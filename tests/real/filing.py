@@ -131,7 +131,8 @@ class Client:
 
     def offer(self, **arguments: object) -> dict[str, Any]:
         """Returns an upload link, as the helper tool offers it."""
-        helper = next(tool["name"] for tool in self.request("tools/list")["tools"])
+        names = [tool["name"] for tool in self.request("tools/list")["tools"]]
+        helper = next(name for name in names if name.endswith("_get_upload_url"))
         offered: dict[str, Any] = self.call(helper, arguments)["structuredContent"]
         return offered
 
