@@ -19,6 +19,7 @@ USUAL: dict[tuple[str, str], Any] = {
     ("Send", "event"): "message",
     ("Close", "status"): 202,
     ("Close", "code"): 1000,
+    ("Allocate", "area"): "out",
     ("Survey", "entries_max"): 10_000,
     ("Survey", "folder_max"): 64,
     ("Materialize", "folder"): "in",

@@ -11,7 +11,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Request
 from expected_values import Containing
 from isthmus.core import AutoFiles, Era, Extend, Kind, Limits, Profile, ProfileServer, Save, ServerPlan
-from isthmus.core.base.plan import UploadConsumer
+from isthmus.core.base.plan import FileScope, UploadConsumer
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
 CONSUMERS = (UploadConsumer(tools=("eat",), file_path_argument="path"),)
@@ -213,8 +213,18 @@ def test_a_draft_ends_in_time(pause: float, pauses: int) -> None:
     assert not play.drafts
 
 
-def test_a_draft_ends_with_its_session() -> None:
+def test_a_file_is_completed_in_another_session_of_its_principal() -> None:
     play, alice = meeting()
+    first = uploaded(puts(alice, filename="a", text="1", more=True))
+    alice.leaves()
+    play.server.is_closed()
+    again = met(play, "alice")
+    assert uploaded(puts(again, filename="a", text="2", append_to=first["upload_id"]))["upload_handle"]
+    assert not play.drafts
+
+
+def test_a_draft_ends_with_its_session_where_files_are_of_it() -> None:
+    play, alice = meeting(file_scope=FileScope.SESSION)
     uploaded(puts(alice, filename="a", text="1", more=True))
     alice.leaves()
     play.server.is_closed()
@@ -297,7 +307,7 @@ def test_another_part_stays_though_its_call_was_cancelled() -> None:
 
 @pytest.mark.parametrize("more", [True, False])
 def test_a_session_that_ends_while_a_part_is_stored_leaves_nothing(more: bool) -> None:
-    play, alice = meeting()
+    play, alice = meeting(file_scope=FileScope.SESSION)
     play.late_for = (Extend,)
     begins(alice, more=more)
     alice.leaves()
@@ -308,7 +318,7 @@ def test_a_session_that_ends_while_a_part_is_stored_leaves_nothing(more: bool) -
 
 
 def test_a_session_that_ends_while_the_record_is_saved_leaves_nothing() -> None:
-    play, alice = meeting()
+    play, alice = meeting(file_scope=FileScope.SESSION)
     play.late_for = (Save,)
     begins(alice)
     alice.leaves()

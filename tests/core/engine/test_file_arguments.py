@@ -217,8 +217,9 @@ def test_a_linked_resource_that_does_not_come_delays_no_call() -> None:
     files.world.answer(files.received, json.dumps({"content": [link]}))
     files.world.wait(60)
     found = files.only_message(channel)
-    assert found["content"] == [link]
-    assert "demo://r/a.txt" in found["_meta"]["artifact_error"]
+    assert found["content"][0] == link
+    assert "demo://r/a.txt could not be read in time" in found["_meta"]["artifact_error"]
+    assert "Not transferred: demo://r/a.txt" in texts(found)
 
 
 # --- Resources --------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from streaming import call_of
 ROOT = Path(__file__).parents[3]
 CONVERSATIONS = (
     "engine/test_event_store.py::test_a_client_is_sent_as_many_events_in_memory_as_it_takes",
-    "engine/test_files.py::test_a_link_of_a_session_that_has_ended_is_refused",
+    "engine/test_files.py::test_a_link_of_a_session_that_has_ended_is_refused_where_files_are_of_it",
     "engine/test_files.py::test_a_link_to_an_upload_serves_it_too",
     "engine/test_hostile_peers.py::test_notifications_open_high_pauses_their_sender_until_some_have_arrived",
     "engine/test_http_rules.py::test_delete_ends_the_session_with_204_and_is_404_afterwards",
