@@ -28,6 +28,7 @@ from isthmus.core.files.calls.arguments import (
 )
 from isthmus.core.files.calls.claims import argument_paths, claims_of, contents_of
 from isthmus.core.files.calls.file_arguments import file_arguments
+from isthmus.core.files.calls.mentions import LABEL_MAX_CHARS
 from isthmus.core.files.calls.offers import (
     announced_problem,
     extend_capabilities,
@@ -35,7 +36,7 @@ from isthmus.core.files.calls.offers import (
     extend_tools,
     helper_name,
 )
-from isthmus.core.files.calls.tool_hints import LABEL_MAX_CHARS, read_hints, says_uri
+from isthmus.core.files.calls.tool_hints import read_hints, says_uri
 from isthmus.core.jsonrpc.append import readable_elements, readable_members
 from isthmus.core.jsonrpc.splice import splice, take
 

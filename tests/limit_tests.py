@@ -489,7 +489,7 @@ LIMIT_TESTS: Final = {
     "core/files/store/handles.py::NEW_FILE_PARTS_MAX": (
         "core/files/calls/test_new_files.py::test_a_name_stays_below_the_output_folder"
     ),
-    "core/files/calls/tool_hints.py::NODES_MAX": (
+    "core/files/calls/tool_schemas.py::NODES_MAX": (
         "core/files/calls/test_tool_hints.py::test_large_schemas_are_read_in_part"
     ),
     "core/files/calls/schema_strings.py::STEPS_MAX": (

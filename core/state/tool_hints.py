@@ -23,6 +23,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
         is_harmless: the tool is declared idempotent or read-only, so that calling it twice is as calling it once.
         is_read_only: the tool is declared to change nothing.
         output_schema: the JSON of its `outputSchema`.
+        writes: the names of the arguments that name files to be written.
         verdicts: for arguments whose schema says so, True if they take a URI and False if they take a path, by labels
             without indices.
     """
@@ -30,6 +31,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     is_harmless: bool = False
     is_read_only: bool = False
     output_schema: bytes | None = None
+    writes: frozenset[str] = frozenset()
     verdicts: Mapping[str, bool] = {}
 
     def wants_uri(self, label: str, key: str) -> bool:

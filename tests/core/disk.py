@@ -183,7 +183,7 @@ class Disk:
         for path in self._spelled(order, spellings):
             if not self._is_permitted(order.workspace, path):
                 if problem == "missing":
-                    problem, left = "not permitted", self._seen(path) if path in self.files else None
+                    problem, left = "not permitted", self._seen(path) if path in self.files else self._folder(path)
                 continue
             if path in self.files:
                 return Sighting(files=(self._seen(path),))
@@ -191,7 +191,13 @@ class Disk:
             if below:
                 files = tuple(self._seen(name) for name in below[: order.folder_max])
                 return Sighting(files=files, is_folder=True, is_cut=len(below) > order.folder_max)
-        return Sighting(problem=problem, left=left)
+        return Sighting(problem=problem, left=left, is_folder=left is not None and left.path not in self.files)
+
+    def _folder(self, path: str) -> SeenFile | None:
+        """Returns a folder, which is there if a file lies in it, and changes with its files."""
+        below = [file for name, file in self.files.items() if name.startswith(path + "/")]
+        stamp = " ".join(file.stamp for file in below)
+        return SeenFile(path, 0, stamp, max(file.changed_at_unix for file in below)) if below else None
 
     def _spelled(self, order: Survey | Collect, spellings: Iterable[str]) -> Iterator[str]:
         start = self.cwd or f"{ROOT}/{order.workspace}/ws"

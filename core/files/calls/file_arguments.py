@@ -14,7 +14,7 @@ from ...base.lazy_regex import Pattern
 from ...jsonrpc.append import readable_members, readable_text
 from ...jsonrpc.splice import take
 from .file_words import RELATIVE_TO, STEM_ONLY, alternatives
-from .tool_hints import TEXT_MAX_CHARS, argument_schemas, decoded_object
+from .tool_schemas import TEXT_MAX_CHARS, argument_schemas, decoded_object
 
 ABOUT_MAX_CHARS: Final = 160
 """Characters of an argument's description that are read. What it is stands at the beginning."""

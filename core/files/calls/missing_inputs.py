@@ -8,6 +8,7 @@ have for a file, such as `sandbox:/mnt/data/x`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from ...base.lazy_regex import Pattern
-from ...base.path_mapping import to_here
+from ...base.path_mapping import to_here, to_there
 from ...base.plan import UPLOAD_SCHEME
 from ...base.storage import Sighting, StorageAnswer, Survey, Surveyed
 from ...jsonrpc import envelope
@@ -24,7 +25,8 @@ from ...jsonrpc.bounds import has_few_values
 from ...jsonrpc.splice import take
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders
-from ..store.handles import ARTIFACT_SCHEME
+from ..store.filenames import safe_filename
+from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX
 from .claims import STRINGS_MAX, member_text
 from .job import FileCall
 from .offers import upload_tools
@@ -61,7 +63,12 @@ class MissingInputs:
         plan = job.link.plan
         if plan.auto_files is None or job.consumers or not self._context.plan.uploads_enabled:
             return False
-        if take(result, readable_members(result).get("isError")) != b"true" or _WRITES.match(job.tool):
+        if take(result, readable_members(result).get("isError")) != b"true":
+            return False
+        if (advised := self._advised_of_writes(job, result)) is not None:
+            then(advised)
+            return True
+        if _WRITES.match(job.tool):
             return False
         params = job.exchange.params if job.original_params is None else job.original_params
         arguments = envelope.member_of(params, "arguments")
@@ -88,6 +95,22 @@ class MissingInputs:
         )
         return True
 
+    def _advised_of_writes(self, job: FileCall, result: bytes) -> bytes | None:
+        """Returns the result with advice on the path of a file to be written, if that may be what has failed: its
+        folder is not there, or the server may not write there."""
+        hints = (job.link.tools.hints or {}).get(job.tool)
+        arguments = envelope.member_of(job.exchange.params, "arguments")
+        if hints is None or not hints.writes or not self._context.plan.artifacts_enabled or not _says_missing(result):
+            return None
+        base = to_there(f"{self._context.plan.workspaces_path}/{job.link.workspace}", job.link.plan.shared)
+        for key, value in _strings(arguments):
+            is_path = "/" in value and not value.startswith(f"{base}/") and _reads_as_file(value)
+            if is_path and key in hints.writes:
+                name = safe_filename(value, "file") if value.startswith(("/", "~")) else value.removeprefix("./")
+                text = f"To write a new file, pass {NEW_FILE_PREFIX}{name} in place of {value[:200]}."
+                return add_items(result, "content", [msgspec.json.encode({"type": "text", "text": text})])
+        return None
+
     def _advised(self, job: FileCall, result: bytes, values: list[str]) -> bytes:
         tools = upload_tools(self._context, job.link.session_of(job.exchange), job.link.plan.id)
         shown = ", ".join(value[:200] for value in values[:NAMED_MAX])
@@ -104,24 +127,30 @@ def _says_missing(result: bytes) -> bool:
 def _file_arguments(arguments: bytes | None, limit: int) -> Iterator[str]:
     """Yields the texts in the arguments that read as paths or as names of files in a client's own terms, except where
     the argument is for a file to be written; each once, at most `limit`."""
+    found = dict.fromkeys(
+        value for key, value in _strings(arguments) if not _WRITTEN.search(key) and _reads_as_file(value)
+    )
+    yield from itertools.islice(found, limit)
+
+
+def _strings(arguments: bytes | None) -> Iterator[tuple[str, str]]:
+    """Yields the texts in the arguments with the names of the arguments, of the first `STRINGS_MAX` values."""
     if arguments is None or not has_few_values(arguments):
         return
     try:
         waiting: list[tuple[str, object]] = [("", msgspec.json.decode(arguments))]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    found: dict[str, None] = {}
     for _ in range(STRINGS_MAX):
-        if not waiting or len(found) == limit:
-            break
+        if not waiting:
+            return
         key, value = waiting.pop()
         if isinstance(value, dict):
             waiting.extend((str(name), inner) for name, inner in reversed(value.items()))
         elif isinstance(value, list):
             waiting.extend((key, inner) for inner in reversed(value))
-        elif isinstance(value, str) and not _WRITTEN.search(key) and _reads_as_file(value):
-            found[value] = None
-    yield from found
+        elif isinstance(value, str):
+            yield key, value
 
 
 def _reads_as_file(value: str) -> bool:

@@ -15,11 +15,10 @@ from ...base.storage import InlineSource, SeenFile, Sighting, StorageAnswer, Sur
 from ...jsonrpc import envelope as rpc
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
-from ..store.filenames import safe_filename
-from ..store.handles import NEW_FILE_PREFIX
 from ..store.store import FileStore
 from .claims import ClaimedPaths, argument_paths
 from .job import FileCall, OutputRule
+from .left_files import LeftFile, left_files
 from .result_rewriter import AREAS, folders_of
 from .workspace_files import is_finished
 
@@ -125,11 +124,13 @@ class Selection:
         job, known_files = outcome.job, outcome.job.known_files
         chosen: dict[str, SeenFile] = {}
         missing: list[tuple[str, str]] = []
+        left: dict[str, LeftFile] = {}
         for index, sighting in enumerate(answer.named[: len(named)]):
             if sighting.problem:
                 if self._was_left(job, sighting):
                     assert sighting.left is not None
-                    self._report_left(job, sighting.left.path, named[index], is_folder=sighting.is_folder)
+                    path = sighting.left.path
+                    left[path] = LeftFile(path, sighting.is_folder, self._was_asked(job, named[index]))
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -137,13 +138,7 @@ class Selection:
                 job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
-        uris = {path: uri for uri, path in job.new_files.items()}
-        for path, problem in missing:
-            if path in uris:
-                job.report(f"{uris[path][:160]}: no file is there")
-                job.known_files.awaits(path)
-            elif path != job.allocated or not chosen:  # it is not missing if the tool wrote another file
-                self.await_file(job, path, problem)
+        self._report_left(job, left_files(left.values()))
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
                 if not is_finished(file):
@@ -160,6 +155,15 @@ class Selection:
                 self._choose(outcome, file, chosen, if_changed=True)
             if answer.is_cut:
                 job.report("there are more files in the session's folders than are watched")
+        uris = {path: uri for uri, path in job.new_files.items()}
+        for path, problem in missing:
+            if chosen and (path in uris or path == job.allocated):
+                continue  # it is not missing if the tool wrote another file
+            if path in uris:
+                job.report(f"{uris[path][:160]}: no file is there")
+                job.known_files.awaits(path)
+            else:
+                self.await_file(job, path, problem)
         limit = self._context.limits.artifacts_per_call_max
         if len(chosen) > limit:
             job.report(f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most")
@@ -229,25 +233,18 @@ class Selection:
         begun_at_unix = min(job.known_files.begun_at_unix, self._begun_at_unix(job))
         return left.changed_at_unix >= begun_at_unix and job.known_files.tell(left)
 
-    def _report_left(self, job: FileCall, path: str, named: tuple[str, ...], *, is_folder: bool) -> None:
-        """Tells the client and the operator of what stays behind."""
+    def _was_asked(self, job: FileCall, named: tuple[str, ...]) -> bool:
+        """True if the path came in the arguments."""
         arguments = rpc.member_of(job.exchange.params, "arguments")
         shared, limit = job.link.plan.shared, self._context.limits.artifacts_per_call_max
         asked = {to_here(each, shared) for paths in argument_paths(arguments, (), limit) for each in paths}
-        job.report(_left_behind(path, is_folder=is_folder, was_asked=not asked.isdisjoint(named)))
-        what = f"{job.tool[:80]!r} wrote to {path[:400]!r}, outside of the session's folders and of artifact_roots"
-        self._context.order(Note(level="info", text=f"{what}: it was not transferred", server=job.link.plan.id))
+        return not asked.isdisjoint(named)
 
-
-def _left_behind(path: str, *, is_folder: bool, was_asked: bool) -> str:
-    """Returns what to say of a file, or of a folder with files, that may not be taken.
-
-    Args:
-        was_asked: the path came in the arguments.
-    """
-    name = safe_filename(path, "file") + ("/" if is_folder else "")
-    wrote = f"files were written into {path}" if is_folder else f"written to {path}"
-    advice = f"To get it, call the tool again with {NEW_FILE_PREFIX}{name} in place of that path"
-    if not was_asked:
-        advice = "Only the operator of the server can get it, or have it written elsewhere"
-    return f"{name}: {wrote} on the server's machine, outside of this session. {advice}"
+    def _report_left(self, job: FileCall, left: list[LeftFile]) -> None:
+        """Tells the client and the operator of what stays behind."""
+        for file in left:
+            job.report(str(file))
+            what = (
+                f"{job.tool[:80]!r} wrote to {file.path[:400]!r}, outside of the session's folders and artifact_roots"
+            )
+            self._context.order(Note(level="info", text=f"{what}: it was not transferred", server=job.link.plan.id))

@@ -8,26 +8,15 @@ Servers give them in schemas, in names and in prose, so they may be wrong. A wro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
-
-import msgspec
 
 from ...base.lazy_regex import Pattern
 from ...jsonrpc.append import readable_elements, readable_members, readable_text
 from ...jsonrpc.splice import take
 from ...state.tool_hints import Hints
-from .mentions import LABEL_MAX_CHARS
-
-NODES_MAX: Final = 1000
-"""Subschemas of one tool that are looked at. The largest of real tools have about a hundred. At it: further ones give
-no hints."""
-
-DEPTH_MAX: Final = 8
-"""Levels of subschemas that are looked at. The bound also ends circular references."""
-
-TEXT_MAX_CHARS: Final = 16 * 1024
-"""Characters of an error or a description that are read. What matters stands at the beginning."""
+from .file_arguments import file_arguments
+from .tool_schemas import TEXT_MAX_CHARS, argument_schemas, decoded_object
 
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
 _URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
@@ -51,6 +40,7 @@ def read_hints(result: bytes) -> dict[str, Hints]:
         found[name] = Hints(
             is_read_only=notes.get("readOnlyHint") is True,
             is_harmless=notes.get("readOnlyHint") is True or notes.get("idempotentHint") is True,
+            writes=frozenset(label.rpartition(".")[2] for label in file_arguments(tool).writes),
             output_schema=output if output is not None and output.startswith(b"{") else None,
             verdicts=_uri_hints(decoded_object(take(tool, spans.get("inputSchema"))), about),
         )
@@ -90,42 +80,6 @@ def _uri_hints(schema: dict[str, Any], about: str) -> dict[str, bool]:
     return by_label
 
 
-def argument_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields every subschema of an argument within `schema`, with its label. A list's items have the label of the
-    list."""
-    pending: list[tuple[str, object, int]] = [("", schema, 0)]
-    for _ in range(NODES_MAX):
-        if not pending:
-            return
-        label, part, depth = pending.pop()
-        if not isinstance(part, dict) or depth > DEPTH_MAX:
-            continue
-        if label:
-            yield label, part
-        below = [part.get("items"), _referred(schema, part.get("$ref"))]
-        for name in ("anyOf", "oneOf", "allOf"):
-            choices = part.get(name)
-            below += choices[:NODES_MAX] if isinstance(choices, list) else []
-        named = [(label, inner) for inner in below if inner is not None]
-        properties = part.get("properties")
-        if isinstance(properties, dict):
-            for name in list(properties)[:NODES_MAX]:
-                below_label = f"{label}.{name}" if label else name
-                if name and len(below_label) <= LABEL_MAX_CHARS:
-                    named.append((below_label, properties[name]))
-        pending += [(name, inner, depth + 1) for name, inner in named[: NODES_MAX - len(pending)]]
-
-
-def _referred(schema: dict[str, Any], reference: object) -> object:
-    if not isinstance(reference, str):
-        return None
-    for table in ("$defs", "definitions"):
-        defined = schema.get(table)
-        if isinstance(defined, dict) and reference.startswith(f"#/{table}/"):
-            return defined.get(reference.removeprefix(f"#/{table}/"))
-    return None
-
-
 def _uri_hint(part: dict[str, Any]) -> bool | None:
     """Returns whether a schema wants a URI; None if it says nothing of it."""
     if _text(part.get("format")) in _FORMATS or "file:" in _text(part.get("pattern")):
@@ -145,14 +99,3 @@ def _is_string(part: dict[str, Any]) -> bool:
 
 def _text(value: object) -> str:
     return value[:TEXT_MAX_CHARS] if isinstance(value, str) else ""
-
-
-def decoded_object(raw: bytes | None) -> dict[str, Any]:
-    """Returns a JSON object as a dict; an empty one for anything else."""
-    if raw is None or not raw.startswith(b"{"):
-        return {}
-    try:
-        decoded = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return decoded if isinstance(decoded, dict) else {}

@@ -223,6 +223,29 @@ def test_a_file_that_nobody_asked_for_there_is_the_operators() -> None:
     assert note.server == "s"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text", "told_uri"),
+    [
+        ({"to": "/home/me"}, "See /home/me/z.txt", f"{NEW}me/"),
+        ({"to": "/home/me", "path": "/home/me/z.txt"}, "done", f"{NEW}z.txt"),
+    ],
+)
+def test_of_a_folder_and_a_file_in_it_one_is_told(arguments: dict[str, str], text: str, told_uri: str) -> None:
+    files = scene()
+    why = told(files.call("t", text, writes={"/home/me/z.txt": b"z"}, arguments=arguments))
+    assert why.count("outside of this session") == 1
+    assert f"call the tool again with {told_uri} in place" in why
+
+
+def test_a_new_file_that_got_another_ending_is_not_missing() -> None:
+    files = scene(stage="ws")
+    channel, got = files.begin("t", path=f"{NEW}report")
+    files.disk.write(f"{got['path']}.docx", b"d")
+    result = files.end(channel, "done")
+    assert names(result) == ["report.docx"]
+    assert not told(result)
+
+
 def test_it_is_told_once_and_again_when_it_changes() -> None:
     files = scene()
     arguments = {"path": "/home/me/z.docx"}

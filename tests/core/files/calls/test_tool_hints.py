@@ -9,7 +9,8 @@ import pytest
 from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.files.calls.tool_hints import NODES_MAX, read_hints, says_uri
+from isthmus.core.files.calls.tool_hints import read_hints, says_uri
+from isthmus.core.files.calls.tool_schemas import NODES_MAX
 from isthmus.core.state.tool_hints import Hints
 
 
