@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -14,7 +15,9 @@ class Client(NamedTuple):
         arguments: of the script.
         transport: `http` or `stdio`.
         on: the name of the environment, where it is not the client's own.
-        expects: steps that fail, with a text that their errors contain.
+        options: further ones of `isthmus wrap --files`.
+        fails: steps that fail, each with a text that its error contains. `late make` is a step with a server that
+            starts late.
     """
 
     packages: tuple[str, ...]
@@ -22,7 +25,8 @@ class Client(NamedTuple):
     arguments: tuple[str, ...] = ()
     transport: str = "http"
     on: str = ""
-    expects: dict[str, str] = {}
+    options: tuple[str, ...] = ()
+    fails: Mapping[str, str] = {}
 
     @property
     def is_node(self) -> bool:
@@ -50,5 +54,5 @@ CLIENTS: Final[dict[str, Client]] = {
     "semantic-kernel-stdio": Client((), "semantic_kernel_agent.py", transport="stdio", on="semantic-kernel"),
     "ai-sdk": Client(("@ai-sdk/mcp@2.0.99", "ai@7.0.173"), "ai_sdk_agent.mjs"),
     "mastra": Client(("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"), "mastra_agent.mjs"),
-    "adk": Client(("google-adk==2.13.0",), "adk_agent.py"),
+    "adk": Client(("google-adk[mcp]==2.13.0",), "adk_agent.py"),
 }

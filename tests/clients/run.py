@@ -1,7 +1,7 @@
-"""The journey of a file by released clients of MCP, and a table of what each of them could do: `make clients`.
+"""Takes a file through released clients of MCP, and prints what each of them could do: `make clients`.
 
-The journey plays the model. It knows no more than what the agent of the framework is shown, and says only which tool is
-called with which arguments. The server is mcp-pandoc behind `isthmus wrap --files`.
+The server is mcp-pandoc behind `isthmus wrap --files`. A step that fails without a record in released_clients.py, or
+passes in spite of one, makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -10,35 +10,88 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from released_clients import CLIENTS, Client
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "real")]
 
-import filing  # noqa: E402
 import rig  # noqa: E402
+from journey import Journey, NotThere, StepError  # noqa: E402
 
-HERE: Final = Path(__file__).resolve().parent
+AGENTS: Final = Path(__file__).resolve().parent / "agents"
 HOME: Final = rig.REAL / "clients"
 INSTALL_TIMEOUT_S: Final = 900.0
 ANSWER_TIMEOUT_S: Final = 120.0
+START_S: Final = 8
+"""What a late server waits before it answers. Most frameworks wait for less, and many servers need more, as those that
+are fetched before they start."""
+LATE_STEPS: Final = ("connect", "list", "make")
 
-NOTES: Final = b"# Notes\n\nThe *second* line has an umlaut: \xc3\xbc.\n"
-"""The file of the journey, in Markdown."""
+
+class Result(NamedTuple):
+    """A step. `error` is "" where it passed, and None where there is no way to do it."""
+
+    step: str
+    error: str | None
 
 
-class StepError(Exception):
-    """Raised when a step failed: what the agent was shown, or what it lacked."""
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", metavar="CLIENT", help=", ".join(CLIENTS))
+    parser.add_argument("--log", action="store_true", help="print what each step saw")
+    options = parser.parse_args()
+    unknown = set(options.only) - set(CLIENTS)
+    if unknown:
+        parser.error(f"there is no client {', '.join(sorted(unknown))}; there are {', '.join(CLIENTS)}")
+    names = [name for name in CLIENTS if name in options.only or not options.only]
+    surprises: list[str] = []
+    print(f"| client | version | {' | '.join(Journey.STEPS)} | late start |")
+    print(f"| --- | --- |{' --- |' * (len(Journey.STEPS) + 1)}", flush=True)
+    failures: list[str] = []
+    for name in names:
+        client = CLIENTS[name]
+        _install(client.on or name, CLIENTS[client.on or name])
+        with tempfile.TemporaryDirectory() as folder:
+            versions, results = _travel(name, client, Path(folder), 0, options.log)
+            _, late = _travel(name, client, Path(folder), START_S, options.log)
+        results += [Result(f"late {step}", error) for step, error in late]
+        print(_row(name, versions, results), flush=True)
+        failures += [f"{name}, {step}: {error[:400]}" for step, error in results if error]
+        surprises += _surprises(name, client, results)
+    print("\n".join(("", *failures, "", *surprises)))
+    return 1 if surprises else 0
+
+
+def _row(name: str, versions: dict[str, str], results: list[Result]) -> str:
+    marks = {None: "–", "": "yes"}
+    errors = dict(results)
+    cells = [marks.get(errors.get(step, "not reached"), "**no**") for step in Journey.STEPS]
+    late = [step.removeprefix("late ") for step, error in results if step.startswith("late ") and error]
+    told = ", ".join(f"{package} {version}" for package, version in versions.items())
+    return f"| {name} | {told} | {' | '.join(cells)} | {f'**no**: {late[0]}' if late else 'yes'} |"
+
+
+def _surprises(name: str, client: Client, results: list[Result]) -> list[str]:
+    """Returns how results differ from what is recorded of the client."""
+    found = []
+    for step, error in results:
+        expected = client.fails.get(step)
+        if expected is None and error:
+            found.append(f"new: {name} fails in {step}")
+        elif expected is not None and not error:
+            found.append(f"better: {name} passes {step}, which released_clients.py says fails")
+        elif expected is not None and error and expected not in error:
+            found.append(f"other: {name} fails in {step} otherwise than with {expected!r}")
+    return found
 
 
 # --- A client -------------------------------------------------------------------------------------------------------
@@ -55,14 +108,11 @@ class Agent:
         self._process.write_line(json.dumps(document))
 
     def answer(self) -> Any:
-        """Returns the value of the next answer.
-
-        Raises:
-            StepError: the client answered with an error.
-        """
         self._process.wait_line("", since=self._read, timeout_s=ANSWER_TIMEOUT_S)
         line = json.loads(self._process.lines[self._read])
         self._read += 1
+        if line.get("is_missing"):
+            raise NotThere
         if "error" in line:
             raise StepError(line["error"])
         return line["value"]
@@ -71,21 +121,61 @@ class Agent:
         self.tell({"op": op, **members})
         return self.answer()
 
-    def call(self, tool: str, **arguments: Any) -> str:
-        text: str = self.ask("call", name=tool, arguments=arguments)
-        return text
+
+def _travel(name: str, client: Client, folder: Path, start_s: int, has_log: bool) -> tuple[dict[str, str], list[Result]]:
+    """Takes all steps with a server, or some with one that starts late.
+
+    Args:
+        start_s: what the server's process waits before it answers.
+
+    Returns:
+        The versions of the client's packages, and the steps.
+    """
+    steps = LATE_STEPS if start_s else Journey.STEPS
+    results = []
+    with _target(client, folder, start_s) as target, _started(name, client, target, folder) as agent:
+        journey = Journey(agent, is_http="url" in target)
+        for step in steps:
+            error: str | None
+            seen = error = ""
+            try:
+                seen = journey.step(step)
+            except NotThere:
+                error = None
+            except (StepError, rig.RigError) as failure:
+                error = str(failure) or type(failure).__name__
+            results.append(Result(step, error))
+            if has_log:
+                print(f"{name} {'late ' * bool(start_s)}{step}: {error or seen}", file=sys.stderr, flush=True)
+            if step == "connect" and error:
+                break
+    return journey.versions, results
 
 
 @contextlib.contextmanager
-def started(name: str, client: Client, target: dict[str, Any], folder: Path) -> Iterator[Agent]:
-    """Runs a client's script until the block ends."""
-    home = HOME / (client.on or name)
-    script = HERE / "agents" / client.script
+def _target(client: Client, folder: Path, start_s: int) -> Iterator[dict[str, Any]]:
+    """Yields what a client is told of the proxy: the URL, or the command with which it starts it."""
+    server: list[str | Path] = [rig.require(rig.PANDOC)]
+    if start_s:
+        server = ["sh", "-c", f'sleep {start_s}; exec "$0"', *server]
+    options = ["--files", *client.options]
+    if client.transport == "stdio":
+        command = rig.stdio_wrap(*server, options=options)
+        yield {"command": command[0], "args": command[1:], "env": dict(os.environ)}
+        return
+    with rig.wrap(*server, folder=folder, options=options, asks=True) as proxy:
+        yield {"url": proxy.url}
+
+
+@contextlib.contextmanager
+def _started(name: str, client: Client, target: dict[str, Any], folder: Path) -> Iterator[Agent]:
+    """Runs a client's script until the block ends. Its log is kept beside the environment."""
+    home, script = HOME / (client.on or name), AGENTS / client.script
     if client.is_node:
-        for source in (HERE / "agents/agent.mjs", script):
+        for source in (AGENTS / "agent.mjs", script):
             shutil.copy(source, home)  # Node looks for packages beside the script
-        newer = home / "node_modules/.bin/node"
-        command: list[str | Path] = [newer if newer.exists() else "node", home / client.script, *client.arguments]
+        own = home / "node_modules/.bin/node"
+        command: list[str | Path] = [own if own.exists() else "node", home / client.script, *client.arguments]
     else:
         command = [home / "bin/python", script, *client.arguments]
     process = rig.Process(command, folder=folder, has_stdin=True)
@@ -101,163 +191,7 @@ def started(name: str, client: Client, target: dict[str, Any], folder: Path) -> 
         process.clean_up()
 
 
-# --- The journey ----------------------------------------------------------------------------------------------------
-
-
-class Journey:
-    """The steps, in order. Each returns a remark for the table or raises.
-
-    Args:
-        is_http: True if uploads and downloads have a link.
-    """
-
-    def __init__(self, agent: Agent, *, is_http: bool) -> None:
-        self._agent = agent
-        self._is_http = is_http
-        self._tools: dict[str, dict[str, Any]] = {}
-        self._handle = ""
-        self._shown = ""
-
-    def steps(self) -> dict[str, Callable[[], str]]:
-        return {
-            "connect": self.connect,
-            "list": self.list,
-            "link": self.link,
-            "use": self.use,
-            "uri": self.uri,
-            "chain": self.chain,
-            "read": self.read,
-            "download": self.download,
-        }
-
-    def connect(self) -> str:
-        return json.dumps(self._agent.answer())
-
-    def list(self) -> str:
-        self._tools = {tool["name"]: tool for tool in self._agent.ask("tools")}
-        description = self._tools[self._named("convert")]["description"]
-        if "upload" not in description:
-            raise StepError(f"the description has no note: {description!r}")
-        return " ".join(self._tools)
-
-    def link(self) -> str:
-        """A tool gives a link, the agent's other tools POST the file to it."""
-        shown = self._agent.call(self._named("get_upload_url"), filename="notes.md")
-        url = _found(r"http://[^\s\"'<>\\]+/upload/[^\s\"'<>\\]+", shown)
-        reply = filing.post(url, ("notes.md", NOTES))
-        if reply.status != 200:
-            raise StepError(f"POST: {reply.status} {reply.body.decode()}")
-        self._handle = reply.json["upload_handle"]
-        return self._handle
-
-    def use(self) -> str:
-        self._need(self._handle)
-        self._shown = self._agent.call(
-            self._named("convert"),
-            input_file=self._handle,
-            input_format="markdown",
-            output_format="html",
-            output_file="notes.html",
-        )
-        if "success" not in self._shown:
-            raise StepError(self._shown)
-        return self._shown
-
-    def uri(self) -> str:
-        self._need(self._shown)
-        return self._artifact
-
-    def chain(self) -> str:
-        """The file that one call made goes into the next."""
-        self._need(self._shown)
-        shown = self._agent.call(
-            self._named("convert"), input_file=self._artifact, input_format="html", output_format="rst"
-        )
-        if "*second*" not in shown:
-            raise StepError(shown)
-        return shown
-
-    def read(self) -> str:
-        self._need(self._shown)
-        return _same(bytes.fromhex(self._agent.ask("read", uri=self._artifact)))
-
-    def download(self) -> str:
-        self._need(self._shown)
-        url = _found(r"http://[^\s\"'<>\\)\]]+/artifacts/[^\s\"'<>\\)\]]+", self._shown)
-        reply = filing.fetch(url)
-        if reply.status != 200:
-            raise StepError(f"GET: {reply.status} {reply.body.decode()}")
-        return _same(reply.body)
-
-    @property
-    def _artifact(self) -> str:
-        return _found(r"artifact://[^\s\"'<>\\)\]]+", self._shown)
-
-    def _named(self, part: str) -> str:
-        """Returns the name that the framework gave a tool."""
-        for name in self._tools:
-            if part in name:
-                return name
-        raise StepError(f"no tool has {part!r} in its name: {', '.join(self._tools) or 'none were listed'}")
-
-    def _need(self, what: str) -> None:
-        if not what:
-            raise StepError("an earlier step failed")
-
-
-def _found(pattern: str, shown: str) -> str:
-    match = re.search(pattern, shown)
-    if match is None:
-        raise StepError(f"not shown to the agent: {shown!r}")
-    return match[0]
-
-
-def _same(content: bytes) -> str:
-    """Compares a file with what pandoc itself makes."""
-    command = ["pandoc", "--from", "markdown", "--to", "html"]
-    expected = subprocess.run(command, input=NOTES, capture_output=True, check=True, timeout=60).stdout
-    if content.strip() != expected.strip():
-        raise StepError(f"the file differs: {content!r}, expected {expected!r}")
-    return f"{len(content)} bytes"
-
-
-def travel(name: str, client: Client) -> dict[str, str]:
-    """Returns the error of each step, "" where it passed."""
-    errors = {}
-    with tempfile.TemporaryDirectory() as root, contextlib.ExitStack() as stack:
-        folder = Path(root)
-        server = [rig.require(rig.PANDOC)]
-        if client.transport == "http":
-            proxy = stack.enter_context(rig.wrap(*server, folder=folder, options=["--files"], asks=True))
-            target: dict[str, Any] = {"url": proxy.url}
-        else:
-            command = rig.stdio_wrap(*server, options=["--files"])
-            target = {"command": command[0], "args": command[1:], "env": dict(os.environ)}
-        agent = stack.enter_context(started(name, client, target, folder))
-        journey = Journey(agent, is_http=client.transport == "http")
-        for step, take in journey.steps().items():
-            try:
-                remark = take()
-                errors[step] = ""
-                print(f"{name} {step}: {remark[:1500]}", file=sys.stderr)
-            except (StepError, rig.RigError) as error:
-                errors[step] = str(error)
-                print(f"{name} {step} FAILED: {error}", file=sys.stderr)
-                if step == "connect":
-                    break
-    return errors
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", metavar="CLIENT", help=", ".join(CLIENTS))
-    options = parser.parse_args()
-    for name in options.only or CLIENTS:
-        client = CLIENTS[name]
-        _install(client.on or name, CLIENTS[client.on or name])
-        errors = travel(name, client)
-        print(name, {step: error or "ok" for step, error in errors.items()})
-    return 0
+# --- Installing -----------------------------------------------------------------------------------------------------
 
 
 def _install(name: str, client: Client) -> None:

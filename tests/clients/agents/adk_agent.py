@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import agent
 from google.adk.agents import LlmAgent
@@ -80,7 +81,8 @@ class Adk:
         return "\n".join(shown)
 
     async def read(self, uri: str) -> bytes:
-        raise NotImplementedError("by URI")
+        name = unquote(uri.rpartition("/")[2])  # the tool for resources takes the names that a list has
+        return agent.content((await self._toolset.read_resource(name))[0])
 
 
 @asynccontextmanager

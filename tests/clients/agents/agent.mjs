@@ -30,8 +30,13 @@ export async function run(connect, packages) {
     process.exit(1);
   }
   for await (const line of lines) {
+    const request = JSON.parse(line);
+    if (!agent[request.op]) {
+      answer({ is_missing: true });
+      continue;
+    }
     try {
-      answer({ value: await carryOut(agent, JSON.parse(line)) });
+      answer({ value: await carryOut(agent, request) });
     } catch (error) {
       answer({ error: describe(error) });
     }
@@ -43,8 +48,7 @@ export async function run(connect, packages) {
 function carryOut(agent, request) {
   if (request.op === "tools") return agent.tools();
   if (request.op === "call") return agent.call(request.name, request.arguments);
-  if (request.op === "read" && agent.read) return agent.read(request.uri).then((bytes) => bytes.toString("hex"));
-  throw new Error("NotImplementedError");
+  return agent.read(request.uri).then((bytes) => bytes.toString("hex"));
 }
 
 // The bytes of a text or blob that a resource was read as.

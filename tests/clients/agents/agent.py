@@ -54,6 +54,8 @@ def run(connect: Connect, packages: Sequence[str]) -> None:
             while line := await asyncio.to_thread(sys.stdin.readline):
                 try:
                     answer(value=await _do(agent, json.loads(line)))
+                except NotImplementedError:
+                    answer(is_missing=True)
                 except Exception as error:
                     answer(error=_describe(error))
 

@@ -17,7 +17,7 @@ class LlamaIndex:
         self._tools = {tool.metadata.get_name(): tool for tool in tools}
 
     async def tools(self) -> list[dict[str, Any]]:
-        return [tool.metadata.to_openai_tool()["function"] for tool in self._tools.values()]
+        return [tool.metadata.to_openai_tool(skip_length_check=True)["function"] for tool in self._tools.values()]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
         return (await self._tools[name].acall(**arguments)).content
