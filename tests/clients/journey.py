@@ -31,6 +31,10 @@ class NotThere(Exception):
     """A step that the client or the transport has no way to do."""
 
 
+class Skipped(Exception):
+    """A step that needs an earlier one, which failed."""
+
+
 class Agent(Protocol):
     """A running client."""
 
@@ -42,7 +46,7 @@ class Agent(Protocol):
 
 
 class Journey:
-    """The steps, in order. Each returns what was seen, or raises StepError or NotThere.
+    """The steps, in order. Each returns what was seen, or raises StepError, NotThere or Skipped.
 
     Args:
         is_http: True if there is an address for uploads and downloads.
@@ -153,7 +157,7 @@ class Journey:
 
     def _need(self, what: object) -> None:
         if not what:
-            raise StepError("an earlier step failed")
+            raise Skipped
 
 
 def _found(pattern: str, shown: str) -> str:

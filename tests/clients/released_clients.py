@@ -46,9 +46,7 @@ CLIENTS: Final[dict[str, Client]] = {
     "pydantic-ai": Client(("pydantic-ai-slim[mcp]==2.68.0",), "pydantic_ai_agent.py"),
     "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
     "openai-agents": Client(("openai-agents==0.24.0",), "openai_agents_agent.py"),
-    "autogen": Client(
-        ("autogen-ext[mcp]==0.7.5", "autogen-agentchat==0.7.5", "mcp==1.30.0"), "autogen_agent.py"
-    ),
+    "autogen": Client(("autogen-ext[mcp]==0.7.5", "autogen-agentchat==0.7.5", "mcp==1.30.0"), "autogen_agent.py"),
     "autogen-workbench": Client((), "autogen_agent.py", ("workbench",), on="autogen"),
     "semantic-kernel": Client(("semantic-kernel[mcp]==1.45.0",), "semantic_kernel_agent.py"),
     "semantic-kernel-stdio": Client((), "semantic_kernel_agent.py", transport="stdio", on="semantic-kernel"),

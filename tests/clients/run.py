@@ -25,7 +25,7 @@ TESTS: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "real")]
 
 import rig  # noqa: E402
-from journey import Journey, NotThere, StepError  # noqa: E402
+from journey import Journey, NotThere, Skipped, StepError  # noqa: E402
 
 AGENTS: Final = Path(__file__).resolve().parent / "agents"
 HOME: Final = rig.REAL / "clients"
@@ -38,10 +38,11 @@ LATE_STEPS: Final = ("connect", "list", "make")
 
 
 class Result(NamedTuple):
-    """A step. `error` is "" where it passed, and None where there is no way to do it."""
+    """A step: what stands in the table, and the error where it failed."""
 
     step: str
-    error: str | None
+    mark: str
+    error: str = ""
 
 
 def main() -> int:
@@ -63,19 +64,18 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             versions, results = _travel(name, client, Path(folder), 0, options.log)
             _, late = _travel(name, client, Path(folder), START_S, options.log)
-        results += [Result(f"late {step}", error) for step, error in late]
+        results += [each._replace(step=f"late {each.step}") for each in late]
         print(_row(name, versions, results), flush=True)
-        failures += [f"{name}, {step}: {error[:400]}" for step, error in results if error]
+        failures += [f"{name}, {each.step}: {each.error[:400].strip()}" for each in results if each.error]
         surprises += _surprises(name, client, results)
     print("\n".join(("", *failures, "", *surprises)))
     return 1 if surprises else 0
 
 
 def _row(name: str, versions: dict[str, str], results: list[Result]) -> str:
-    marks = {None: "–", "": "yes"}
-    errors = dict(results)
-    cells = [marks.get(errors.get(step, "not reached"), "**no**") for step in Journey.STEPS]
-    late = [step.removeprefix("late ") for step, error in results if step.startswith("late ") and error]
+    marks = {each.step: each.mark for each in results}
+    cells = [marks.get(step, "") for step in Journey.STEPS]
+    late = [each.step.removeprefix("late ") for each in results if each.step.startswith("late ") and each.error]
     told = ", ".join(f"{package} {version}" for package, version in versions.items())
     return f"| {name} | {told} | {' | '.join(cells)} | {f'**no**: {late[0]}' if late else 'yes'} |"
 
@@ -83,13 +83,13 @@ def _row(name: str, versions: dict[str, str], results: list[Result]) -> str:
 def _surprises(name: str, client: Client, results: list[Result]) -> list[str]:
     """Returns how results differ from what is recorded of the client."""
     found = []
-    for step, error in results:
-        expected = client.fails.get(step)
-        if expected is None and error:
+    for step, _, error in results:
+        expected = client.fails.get(step, "")
+        if error and not expected:
             found.append(f"new: {name} fails in {step}")
-        elif expected is not None and not error:
-            found.append(f"better: {name} passes {step}, which released_clients.py says fails")
-        elif expected is not None and error and expected not in error:
+        elif expected and not error:
+            found.append(f"better: {name} does not fail in {step}, as released_clients.py says")
+        elif expected not in error:
             found.append(f"other: {name} fails in {step} otherwise than with {expected!r}")
     return found
 
@@ -122,7 +122,9 @@ class Agent:
         return self.answer()
 
 
-def _travel(name: str, client: Client, folder: Path, start_s: int, has_log: bool) -> tuple[dict[str, str], list[Result]]:
+def _travel(
+    name: str, client: Client, folder: Path, start_s: int, has_log: bool
+) -> tuple[dict[str, str], list[Result]]:
     """Takes all steps with a server, or some with one that starts late.
 
     Args:
@@ -136,15 +138,17 @@ def _travel(name: str, client: Client, folder: Path, start_s: int, has_log: bool
     with _target(client, folder, start_s) as target, _started(name, client, target, folder) as agent:
         journey = Journey(agent, is_http="url" in target)
         for step in steps:
-            error: str | None
-            seen = error = ""
+            error = ""
             try:
-                seen = journey.step(step)
+                seen, mark = journey.step(step), "yes"
             except NotThere:
-                error = None
+                seen = mark = "–"
+            except Skipped:
+                seen = mark = ""
             except (StepError, rig.RigError) as failure:
+                seen, mark = "", "**no**"
                 error = str(failure) or type(failure).__name__
-            results.append(Result(step, error))
+            results.append(Result(step, mark, error))
             if has_log:
                 print(f"{name} {'late ' * bool(start_s)}{step}: {error or seen}", file=sys.stderr, flush=True)
             if step == "connect" and error:
