@@ -42,14 +42,20 @@ CLIENTS: Final[dict[str, Client]] = {
     "langchain": Client(
         ("langchain-mcp-adapters==0.3.2", "langchain==1.5.2", "langchain-openai==1.7.4"), "langchain_agent.py"
     ),
+    "langchain-text": Client((), "langchain_agent.py", options=("--links", "text"), on="langchain"),
     "llamaindex": Client(("llama-index-tools-mcp==0.6.0",), "llamaindex_agent.py"),
     "pydantic-ai": Client(("pydantic-ai-slim[mcp]==2.68.0",), "pydantic_ai_agent.py"),
     "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
     "openai-agents": Client(("openai-agents==0.24.0",), "openai_agents_agent.py"),
     "autogen": Client(("autogen-ext[mcp]==0.7.5", "autogen-agentchat==0.7.5", "mcp==1.30.0"), "autogen_agent.py"),
     "autogen-workbench": Client((), "autogen_agent.py", ("workbench",), on="autogen"),
+    "autogen-workbench-text": Client((), "autogen_agent.py", ("workbench",), options=("--links", "text"), on="autogen"),
     "semantic-kernel": Client(("semantic-kernel[mcp]==1.45.0",), "semantic_kernel_agent.py"),
     "semantic-kernel-stdio": Client((), "semantic_kernel_agent.py", transport="stdio", on="semantic-kernel"),
+    "semantic-kernel-text": Client((), "semantic_kernel_agent.py", options=("--links", "text"), on="semantic-kernel"),
+    "semantic-kernel-stdio-text": Client(
+        (), "semantic_kernel_agent.py", transport="stdio", options=("--links", "text"), on="semantic-kernel"
+    ),
     "ai-sdk": Client(("@ai-sdk/mcp@2.0.99", "ai@7.0.173"), "ai_sdk_agent.mjs"),
     "mastra": Client(("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"), "mastra_agent.mjs"),
     "adk": Client(("google-adk[mcp]==2.13.0",), "adk_agent.py"),
