@@ -93,7 +93,7 @@ class Journey:
         """A tool takes the file, in two parts."""
         first, second = (base64.b64encode(part).decode() for part in (NOTES[:20], NOTES[20:]))
         shown = self._call("put_file", filename="notes.md", base64=first, more=True)
-        match = re.search(r"upload_id[^\w-]+([\w-]+)", shown)
+        match = re.search(r"upload_id\W+([\w:.-]+)", shown)
         if match is None:
             raise StepError(shown)
         shown = self._call("put_file", filename="notes.md", base64=second, append_to=match[1])
