@@ -1,10 +1,12 @@
 """The Agent Development Kit of Google: an `LlmAgent` with an `McpToolset`, run by the runner that keeps its sessions in
-memory. Its model makes one call and notes the response of the function.
+memory. Its model makes one call and notes the response of the function. With the argument `patient`, connecting may take
+a minute.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -87,10 +89,11 @@ class Adk:
 
 @asynccontextmanager
 async def connect(target: dict[str, Any]) -> AsyncIterator[Adk]:
+    limits = {"timeout": 60} if "patient" in sys.argv[1:] else {}
     toolset = McpToolset(
-        connection_params=StreamableHTTPConnectionParams(**target)
+        connection_params=StreamableHTTPConnectionParams(**target, **limits)
         if "url" in target
-        else StdioConnectionParams(server_params=StdioServerParameters(**target))
+        else StdioConnectionParams(server_params=StdioServerParameters(**target), **limits)
     )
     adk = Adk(toolset)
     await adk.open()

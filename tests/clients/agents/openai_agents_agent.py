@@ -1,8 +1,12 @@
-"""The Agents SDK of OpenAI: the tools of an agent with an MCP server, and the items its runner makes of results."""
+"""The Agents SDK of OpenAI: the tools of an agent with an MCP server, and the items its runner makes of results.
+
+With the argument `patient`, a request may take a minute.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -44,7 +48,8 @@ class OpenAiAgents:
 @asynccontextmanager
 async def connect(target: dict[str, Any]) -> AsyncIterator[OpenAiAgents]:
     kind = MCPServerStreamableHttp if "url" in target else MCPServerStdio
-    async with kind(params=target) as server:
+    limits = {"client_session_timeout_seconds": 60} if "patient" in sys.argv[1:] else {}
+    async with kind(params=target, **limits) as server:
         yield OpenAiAgents(server)
 
 
