@@ -46,7 +46,9 @@ CLIENTS: Final[dict[str, Client]] = {
     "llamaindex": Client(("llama-index-tools-mcp==0.6.0",), "llamaindex_agent.py"),
     "pydantic-ai": Client(("pydantic-ai-slim[mcp]==2.68.0",), "pydantic_ai_agent.py"),
     "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
+    "pydantic-ai-patient": Client((), "pydantic_ai_agent.py", ("patient",), on="pydantic-ai"),
     "openai-agents": Client(("openai-agents==0.24.0",), "openai_agents_agent.py"),
+    "openai-agents-patient": Client((), "openai_agents_agent.py", ("patient",), on="openai-agents"),
     "autogen": Client(("autogen-ext[mcp]==0.7.5", "autogen-agentchat==0.7.5", "mcp==1.30.0"), "autogen_agent.py"),
     "autogen-workbench": Client((), "autogen_agent.py", ("workbench",), on="autogen"),
     "autogen-workbench-text": Client((), "autogen_agent.py", ("workbench",), options=("--links", "text"), on="autogen"),
@@ -58,5 +60,7 @@ CLIENTS: Final[dict[str, Client]] = {
     ),
     "ai-sdk": Client(("@ai-sdk/mcp@2.0.99", "ai@7.0.173"), "ai_sdk_agent.mjs"),
     "mastra": Client(("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"), "mastra_agent.mjs"),
+    "mastra-patient": Client((), "mastra_agent.mjs", ("patient",), on="mastra"),
     "adk": Client(("google-adk[mcp]==2.13.0",), "adk_agent.py"),
+    "adk-patient": Client((), "adk_agent.py", ("patient",), on="adk"),
 }

@@ -1,6 +1,6 @@
 """The Agent Development Kit of Google: an `LlmAgent` with an `McpToolset`, run by the runner that keeps its sessions in
-memory. Its model makes one call and notes the response of the function. With the argument `patient`, connecting may take
-a minute.
+memory. Its model makes one call and notes the response of the function.
+With the argument `patient`, connecting may take a minute.
 """
 
 from __future__ import annotations
