@@ -56,6 +56,8 @@ from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     Forget,
@@ -295,7 +297,7 @@ class World:
             elif isinstance(effect, Serve | Receive | Append):
                 assert effect.channel in self.open
                 self.orders.append(effect)
-            elif isinstance(effect, Load | Save | Allocate | Survey | Collect | Materialize | Fetch):
+            elif isinstance(effect, Load | Save | Allocate | Survey | Collect | Extend | Materialize | Fetch):
                 self.orders.append(effect)
             elif isinstance(effect, Forget):
                 self.records.pop(effect.key, None)
@@ -657,11 +659,13 @@ class World:
             self.receive(
                 order.channel, json.dumps({"size_bytes": report.size_bytes, "halt": report.halt.value}).encode()
             )
-        elif isinstance(order, Load | Save | Allocate | Survey | Collect | Materialize | Fetch):
+        elif isinstance(order, Load | Save | Allocate | Survey | Collect | Extend | Materialize | Fetch):
             answer = StorageFailed("no", is_full=bool(how & 8), is_missing=bool(how & 16)) if how & 7 == 7 else None
             self.do(self.engine.receive_answer(order.ticket, answer or self.answer(order, how), self.now))
 
-    def answer(self, order: Load | Save | Allocate | Survey | Collect | Materialize | Fetch, how: int) -> StorageAnswer:
+    def answer(
+        self, order: Load | Save | Allocate | Survey | Collect | Extend | Materialize | Fetch, how: int
+    ) -> StorageAnswer:
         match order:
             case Load(key=key):
                 return Loaded(self.records.get(key) if how & 1 else b"\xff")
@@ -677,6 +681,8 @@ class World:
             case Collect(sources=sources):
                 one = CollectedFile(path="/w/a.png", filename="a.png", size_bytes=5, sha256="x")
                 return Collected((one if how & 1 else CollectedFile("missing"),) * len(sources))
+            case Extend(offset=offset, data=data, is_last=is_last):
+                return Extended(offset + len(data), "x" if is_last else "")
             case Materialize():
                 return Materialized("/w/in/a.png", "s")
             case Fetch():

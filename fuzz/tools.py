@@ -21,7 +21,7 @@ from isthmus.core.base.plan import (
 )
 from isthmus.core.files.calls.arguments import (
     ArgumentProblem,
-    deliver,
+    deliveries,
     find_references,
     place_output,
     requested_filename,
@@ -36,7 +36,7 @@ from isthmus.core.files.calls.offers import (
 )
 from isthmus.core.files.calls.tool_hints import LABEL_MAX_CHARS, read_hints, says_uri, takes_files
 from isthmus.core.jsonrpc.append import readable_elements, readable_members
-from isthmus.core.jsonrpc.splice import take
+from isthmus.core.jsonrpc.splice import splice, take
 
 CONSUMERS: Final = (
     UploadConsumer(tools=("eat",), file_path_argument=("path", "all[*].p")),
@@ -88,9 +88,9 @@ def check_result(data: bytes) -> None:
 def check_params(data: bytes) -> None:
     announced_problem(data, 1000)
     requested_filename(data, "out.path")
-    found = find_references(data, CONSUMERS, helper="h")
-    placed = deliver(data, [(at, "/w/x") for at in found])
-    assert not found or find_references(placed, CONSUMERS[1:], helper="h") == []
+    found = find_references(data, CONSUMERS, how="call h")
+    placed = splice(data, deliveries([(at, "/w/x") for at in found]))
+    assert not found or find_references(placed, CONSUMERS[1:], how="call h") == []
     after = parse(place_output(data, "out.path", "/w/y"))
     assert after["arguments"]["out"]["path"] == "/w/y"
     assert {key for key in after if key != "arguments"} == {key for key in parse(data) if key != "arguments"}

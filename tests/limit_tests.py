@@ -268,6 +268,7 @@ LIMIT_TESTS: Final = {
     ),
     "upload_files_max": "core/engine/test_limits.py::test_the_bounds_of_an_upload_are_ordered_with_it",
     "uploads_per_session_max": "core/engine/test_limits.py::test_uploads_per_session_max_counts_files_of_no_size_too",
+    "upload_part_max_bytes": "core/engine/test_dialogues_put_file.py::test_what_is_no_part_of_a_file_is_refused",
     "upload_ttl_s": "core/engine/test_limits.py::test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew",
     "upload_link_ttl_s": "core/engine/test_files.py::test_an_expired_link_is_refused",
     "upload_draft_ttl_s": "core/files/transfer/test_resumable.py::test_a_resumable_upload_expires_unless_it_grows",
@@ -466,6 +467,24 @@ LIMIT_TESTS: Final = {
     ),
     "core/files/calls/inputs.py::LEARNED_MAX": (
         "core/engine/test_files_refused.py::test_the_oldest_known_uri_argument_is_forgotten_first"
+    ),
+    "core/files/calls/absolute_names.py::LEARNED_MAX": (
+        "core/files/calls/test_absolute_names.py::test_at_the_bound_the_oldest_is_forgotten"
+    ),
+    "core/files/calls/absolute_names.py::DEPTH_MAX": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::NAME_MAX_CHARS": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::REFUSAL_MAX_CHARS": (
+        "core/files/calls/test_absolute_names.py::test_a_refusal_of_another_kind_passes"
+    ),
+    "core/files/calls/absolute_names.py::ENTRIES_MAX": (
+        "core/files/calls/test_absolute_names.py::test_only_so_many_arguments_are_looked_at"
+    ),
+    "core/files/store/handles.py::NEW_FILE_PARTS_MAX": (
+        "core/files/calls/test_new_files.py::test_a_name_stays_below_the_output_folder"
     ),
     "core/files/calls/tool_hints.py::NODES_MAX": (
         "core/files/calls/test_tool_hints.py::test_large_schemas_are_read_in_part"

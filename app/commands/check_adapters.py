@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from ...core.base.name_filter import NameFilter
-from ...core.files.calls.offers import helper_name
+from ...core.files.calls.offers import helper_name, put_name
 from ...core.jsonrpc.paths import EACH, parse_path
 from ..config.file_checks import PATTERN_CHARACTERS
 from ..config.file_settings import Adapter, UploadConsumerAdapter
@@ -30,7 +30,8 @@ def names_tools(server: Server) -> bool:
 
 def own_tools(server: Server, report: ServerReport) -> list[str]:
     """Returns the tools of the server itself, hidden ones included; none if they were not asked for."""
-    return [tool for tool in report.tools or () if not server.has_files or tool != helper_name(server.id)]
+    added = (helper_name(server.id), put_name(server.id)) if server.has_files else ()
+    return [tool for tool in report.tools or () if tool not in added]
 
 
 def visible_tools(server: Server, report: ServerReport) -> list[str]:

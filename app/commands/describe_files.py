@@ -9,6 +9,7 @@ from ...core.files.calls.offers import helper_name
 from ..base.sizes import format_size
 from ..config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from ..config.settings import Server, Settings
+from .output_folders import output_folder_hints
 
 _DELIVERED: Final = {
     Deliver.PATH: "",
@@ -74,4 +75,5 @@ def _auto(settings: Settings, server: Server, files: Files) -> list[str]:
     return [
         *lines,
         f"{who} makes {what} of files it names or changes in the session's folders{more}",
+        *output_folder_hints(server),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ...core.base.governance import Cleaning, Override, PinRules, RateLimit, Shown
@@ -229,8 +229,18 @@ def _server_plan(
         clean=clean,
         caches=server.cache,
         shown=_shown(server.tools),
-        stage=server.stage or ("in" if server.auto_files is None else "ws"),
+        stage=server.stage or _stage(server),
     )
+
+
+def _stage(server: Server) -> Literal["in", "out", "ws"]:
+    """Returns the folder that uploads and new files are laid into where the configuration does not say it: the one that
+    the server is told of."""
+    if server.auto_files is None:
+        return "in"
+    told = [*(server.upstream.command or ()), *server.upstream.env.values()]
+    is_told = {name: any(f"{{{name}}}" in text for text in told) for name in ("ws", "out")}
+    return "out" if is_told["out"] and not is_told["ws"] else "ws"
 
 
 def to_rate_limits(server: Server) -> tuple[RateLimit, ...]:

@@ -176,7 +176,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Uploads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files that clients hand in."""
 
-    enabled: Annotated[bool, about("Offer the upload helper tool and take uploads.")] = True
+    enabled: Annotated[bool, about("Offer the upload tools and take uploads.")] = True
     max_file_bytes: Annotated[Size, about("One file, in bytes.")] = 50 * MIB
     ttl_seconds: Annotated[Seconds, about("A file not used for this long is removed.")] = 3600.0
     require_sha256: Annotated[bool, about("Refuse uploads that do not state each file's SHA-256.")] = False
@@ -412,8 +412,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stage: Annotated[
         Literal["in", "out", "ws"] | None,
         about(
-            "In which of the session's folders uploads are laid for the server: out for one that reads only where it "
-            "writes, ws for one that reads only below its working directory. null: ws with files: auto, else in."
+            "In which of the session's folders uploads are laid for the server, and new files: out for one that reads "
+            "only where it writes, ws for one that reads only below its working directory. null: in; with files: auto "
+            "ws, or out if the command or env has {out} and not {ws}."
         ),
     ] = None
     artifact_roots: Annotated[Texts, about("Folders, beside the session's own, that artifacts may lie in.")] = ()

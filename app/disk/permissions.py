@@ -27,11 +27,17 @@ name. At it: such a file is not taken."""
 
 
 class NotPermitted(Exception):
-    """A path cannot be taken. `problem` says why, for people, and reveals nothing about files elsewhere."""
+    """A path cannot be taken.
 
-    def __init__(self, problem: str) -> None:
+    Attributes:
+        problem: the reason, for people; it reveals nothing about files elsewhere.
+        path: where the path leads, if that is neither private nor in a folder that files are taken from.
+    """
+
+    def __init__(self, problem: str, path: str | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
+        self.path = path
 
 
 class Permissions:
@@ -80,7 +86,7 @@ class Permissions:
             raise NotPermitted(f"{FORBIDDEN}: it leads through too many links") from None
         # Checked before existence, so that a server does not learn which files exist elsewhere.
         if not self.permits(path):
-            raise NotPermitted(FORBIDDEN)
+            raise NotPermitted(FORBIDDEN, None if self._is_private(path) else path)
         return path
 
     def open(self, path: str) -> BinaryIO:
@@ -107,7 +113,7 @@ class Permissions:
         """True if `path`, absolute and resolved, may be taken."""
         if self._is_own(path):
             return True
-        if path.startswith(self._private_prefix) or any(is_within(path, private) for private in self._private):
+        if self._is_private(path):
             return False
         return any(is_within(path, folder) for folder in self._roots)
 
@@ -141,6 +147,9 @@ class Permissions:
 
     def _may_be_linked(self, path: str) -> bool:
         return any(is_within(path, folder) for folder in self._hard_linked_roots)
+
+    def _is_private(self, path: str) -> bool:
+        return path.startswith(self._private_prefix) or any(is_within(path, private) for private in self._private)
 
     def _is_own(self, path: str) -> bool:
         return any(is_within(path, folder) for folder in self._own)

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import signal
+import stat
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,12 +50,25 @@ def _look(spellings: Sequence[str], permissions: Permissions, order: Survey) -> 
         try:
             found = _look_at(permissions.resolve(spelling), permissions, order)
         except NotPermitted as error:
-            found = Sighting(error.problem)
+            found = Sighting(error.problem) if error.path is None else _left(error.problem, error.path)
         if not found.problem:
             return found
         if seen.problem == MISSING:
             seen = found
     return seen
+
+
+def _left(problem: str, path: str) -> Sighting:
+    """Returns the sighting of a path outside of the folders that files are taken from. What is there is not opened, and
+    is shown only if it belongs to the user of this process, who also runs the servers started here."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return Sighting(problem)
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if found.st_uid != os.geteuid() or not (is_folder or stat.S_ISREG(found.st_mode)):
+        return Sighting(problem)
+    return Sighting(problem, is_folder=is_folder, left=_seen(path, found))
 
 
 def _look_at(path: str, permissions: Permissions, order: Survey) -> Sighting:

@@ -27,6 +27,8 @@ from ...core.base.storage import (
     Allocated,
     Collect,
     Discard,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     Forget,
@@ -233,6 +235,8 @@ class Workspaces:
                 return None
             case Survey():
                 return await self._survey(order)
+            case Extend():
+                return await self._extend(order)
             case Materialize():
                 return await self._materialize(order)
             case Fetch():
@@ -264,12 +268,22 @@ class Workspaces:
         return await to_thread.run_sync(look, order, self._permissions(order.server, order.workspace), areas)
 
     async def _allocate(self, order: Allocate) -> StorageAnswer:
-        assert is_minted(order.artifact)
-        folder = os.path.join(self.folders(order.workspace).out, order.artifact)
-        if not is_plain(order.filename):
-            return _unsafe(order.filename)
+        for name in (*order.folders, *filter(None, [order.filename])):
+            if not is_plain(name):
+                return _unsafe(name)
+        folder = os.path.join(self.folders(order.workspace).area(order.area), *order.folders)
         await to_thread.run_sync(_make_folder, folder)
-        return Allocated(os.path.join(folder, order.filename))
+        return Allocated(os.path.join(folder, order.filename) if order.filename else folder)
+
+    async def _extend(self, order: Extend) -> StorageAnswer:
+        size_bytes = order.offset + len(order.data)
+        async with self._blobs.extend(order.blob, offset=order.offset, size_max_bytes=size_bytes) as writer:
+            await writer.write(order.data)
+            stat = await writer.commit() if order.is_last else None
+        # Not earlier: what was gathered is written when the writer is left.
+        if writer.size_bytes != size_bytes:
+            raise StorageError("the draft could not be written")
+        return Extended(size_bytes, "" if stat is None else stat.sha256)
 
     async def _materialize(self, order: Materialize) -> StorageAnswer:
         # The file is a copy, never a hard link: a server that edits it must not edit the blob.

@@ -467,20 +467,24 @@ class Limits(
     """Files in one upload request. At it: 400 `too_many_files`, and none is kept."""
     uploads_per_session_max: int = 1000
     """Uploads of one session at once, however small. At it: 507 `storage_full`."""
+    upload_part_max_bytes: int = 4 * MIB
+    """Content of a file within one message: a part in a call of the upload tool, or a `data:` URI in an argument. In
+    base64 it fits into a request of `request_size_max_bytes`, with room to spare. At it: an error result says how else
+    to send the file."""
     upload_ttl_s: float = 3600.0
     """Unused uploads are removed after this; each use starts it anew. At it: the file is removed, and its handle says
     that it expired."""
     upload_link_ttl_s: float = 120.0
     """Life of a signed upload link: minutes, since the agent uses it at once. At it: 403 `bad_credential`."""
     upload_draft_ttl_s: float = 3600.0
-    """Time that a resumable upload waits for more of it: a laptop that was closed for a meeting. At it: the upload is
-    removed: 404 `not_found`."""
+    """Time that an upload in several parts waits for more of it: a laptop that was closed for a meeting. At it: the
+    upload is removed: 404 `not_found`."""
     upload_draft_max_s: float = 86_400.0
-    """Life of a resumable upload and its link: gigabytes over a slow line are done within a day. At it: the upload is
+    """Life of an upload in several parts: gigabytes over a slow line are done within a day. At it: the upload is
     removed: 404 `not_found`, or 410 `ended` to a request under way."""
     upload_drafts_per_session_max: int = 16
-    """Resumable uploads of one session at once. Each reserves the room of its whole file. At it: 429
-    `too_many_uploads`."""
+    """Resumable uploads of one session at once, and as many that come in calls of the upload tool. Each of the former
+    reserves the room of its whole file. At it: 429 `too_many_uploads`, or an error result."""
     upload_drafts_max: int = 1024
     """Resumable uploads of all sessions together, including finished ones that can still be asked for: about 2 KB of
     memory each. At it: the oldest finished one is forgotten; if none is, 429 `too_many_uploads`."""

@@ -46,12 +46,14 @@ class ForgetAll(Effect, frozen=True):
 
 
 class Allocate(Effect, frozen=True):
-    """Makes the folder in which an upstream may write output `artifact`. Answer: `Allocated`."""
+    """Makes the folders in which an upstream may write a file: `folders` below the workspace's `area` ("out" or "ws"),
+    each in the one before. With an empty `filename` the last of them is what it may write into. Answer: `Allocated`."""
 
     ticket: Ticket
     workspace: str
-    artifact: str
+    folders: tuple[str, ...]
     filename: str
+    area: str = "out"
 
 
 class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -110,6 +112,17 @@ class Collect(Effect, frozen=True):
     blobs: tuple[str, ...]
     size_max_bytes: int
     total_size_max_bytes: int
+
+
+class Extend(Effect, frozen=True):
+    """Adds `data` to the draft `blob`, which has `offset` bytes; at offset 0 the draft is created if it does not exist.
+    With `is_last` the draft becomes the blob. Answer: `Extended`. After a failure, `Discard` removes what there is."""
+
+    ticket: Ticket
+    blob: str
+    offset: int
+    data: bytes
+    is_last: bool = False
 
 
 class Materialize(Effect, frozen=True):
@@ -211,7 +224,19 @@ class Serve(Effect, frozen=True):
 
 
 StorageOrder = (
-    Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Remove | Sweep
+    Load
+    | Save
+    | Forget
+    | ForgetAll
+    | Allocate
+    | Survey
+    | Collect
+    | Extend
+    | Materialize
+    | Fetch
+    | Discard
+    | Remove
+    | Sweep
 )
 """Orders for storage alone. `Receive`, `Append` and `Serve` are orders for a channel that also use the storage."""
 
@@ -282,7 +307,7 @@ class Saved(Answer, frozen=True):
 
 
 class Allocated(Answer, frozen=True):
-    """The answer to `Allocate`. `path` is the absolute path of the folder."""
+    """The answer to `Allocate`: the absolute path of the file, or of the folder."""
 
     path: str
 
@@ -313,12 +338,14 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
         files: the file, or those of the folder, in order of their paths.
         is_folder: the path is a folder.
         is_cut: the folder has more files than are listed.
+        left: the file or folder that is there and may not be taken, if it is the proxy's own user's and not private.
     """
 
     problem: str = ""
     files: tuple[SeenFile, ...] = ()
     is_folder: bool = False
     is_cut: bool = False
+    left: SeenFile | None = None
 
 
 class Surveyed(Answer, frozen=True):
@@ -349,6 +376,14 @@ class Collected(Answer, frozen=True):
     files: tuple[CollectedFile, ...]
 
 
+class Extended(Answer, frozen=True, omit_defaults=True):
+    """The answer to `Extend`: the draft has `size_bytes`. `sha256` is the digest of the whole file once it is a blob;
+    "" before."""
+
+    size_bytes: int
+    sha256: str = ""
+
+
 class Materialized(Answer, frozen=True):
     """The answer to `Materialize`: the absolute path of the file, and its `stamp` as in `SeenFile`."""
 
@@ -371,4 +406,4 @@ class StorageFailed(Answer, frozen=True):
     is_missing: bool = False
 
 
-StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Materialized | Fetched | StorageFailed
+StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed

@@ -15,10 +15,13 @@ from ..state.session import Session
 from ..state.storage_orders import StorageOrders
 from ..upstream.upstream import Upstream
 from .calls.calls import Calls
+from .calls.inline_inputs import InlineInputs
 from .calls.linked_resources import LinkedResources
+from .calls.put_file import PutCalls
 from .plane import FilePlane
 from .resources import ArtifactResources
 from .store.handles import Nonces
+from .store.puts import Puts
 from .store.store import FileStore
 from .store.workspaces import WorkspaceOrders
 from .transfer.admission import UploadAdmission
@@ -49,11 +52,16 @@ class Files(Feature):
         self._nonces = nonces = Nonces()
         self._file_store = file_store = FileStore(context, is_live=lambda sid: sessions.by_sid(sid) is not None)
         file_store.restore(stored_uploads, stored)
+        self._puts = puts = Puts(
+            context, file_store, storage_orders, is_live=lambda sid: sessions.by_sid(sid) is not None
+        )
         self._workspaces = workspaces = WorkspaceOrders(context, storage_orders, is_used=sessions.has_workspace)
         linked_resources = LinkedResources(context, upstream.writer)
-        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources)
+        inline_inputs = InlineInputs(context, file_store, puts)
+        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs)
         self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
-        self._plane = plane = FilePlane(context, file_store, nonces, calls, resources, linked_resources)
+        put_calls = PutCalls(context, puts)
+        self._plane = plane = FilePlane(context, file_store, nonces, calls, resources, linked_resources, put_calls)
         admission = UploadAdmission(context, sessions, file_store, nonces, storage_orders)
         transfers = FileTransfers(context, file_store, admission, storage_orders)
         self._resumable_uploads = resumable_uploads = ResumableUploads(context, file_store, admission)
@@ -65,6 +73,7 @@ class Files(Feature):
             "artifact": partial(file_store.handle_timeout, "artifact"),
             "room": lambda _: file_store.make_room(),
             "draft": resumable_uploads.handle_timeout,
+            "put": puts.handle_timeout,
         }
         self.openings = {
             UploadOpening: transfers.open_upload,
@@ -112,6 +121,7 @@ class Files(Feature):
 
     def receive_closing(self, session: Session) -> None:
         self._resumable_uploads.close_session(session.sid)
+        self._puts.close_session(session.sid)
 
     def receive_closed(self, session: Session) -> None:
         if self._has_files(session):
@@ -130,3 +140,4 @@ class Files(Feature):
 
     def receive_stopped(self) -> None:
         self._resumable_uploads.end_all()
+        self._puts.end_all()

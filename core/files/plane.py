@@ -1,6 +1,6 @@
 """The file plane: what clients of a server with files are shown beyond what the server has.
 
-It adds the upload helper to the tools and the session's artifacts to the resources, and answers `roots/list` with the
+It adds the upload tools to the tools and the session's artifacts to the resources, and answers `roots/list` with the
 session's own folders. Tool calls that carry files are handled in `calls`. Everything else passes unchanged.
 """
 
@@ -24,6 +24,7 @@ from .calls import offers
 from .calls.calls import Calls
 from .calls.linked_resources import PURPOSE as LINKED
 from .calls.linked_resources import LinkedResources
+from .calls.put_file import PutCalls
 from .calls.tool_hints import read_hints
 from .calls.uris import base_url
 from .resources import ArtifactResources, is_own
@@ -61,7 +62,9 @@ class FilePlane(Interceptor):
         calls: Calls,
         resources: ArtifactResources,
         linked_resources: LinkedResources,
+        put_calls: PutCalls,
     ) -> None:
+        self._put_calls = put_calls
         self._context = context
         self._file_store = file_store
         self._nonces = nonces
@@ -118,9 +121,10 @@ class FilePlane(Interceptor):
 
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         """Sends a call once more if its tool wants its files in another form (`Calls.wants_again`)."""
-        if frame.result is None or exchange.method != "tools/call" or exchange.state is not ExchangeState.SENT:
+        refusal = frame.result or frame.error
+        if refusal is None or exchange.method != "tools/call" or exchange.state is not ExchangeState.SENT:
             return False
-        if not self._calls.wants_again(link, exchange, frame.result):
+        if not self._calls.wants_again(link, exchange, refusal):
             return False
         exchange.step(ExchangeInput.REQUEUE)
         link.router.resend(link, exchange)
@@ -140,13 +144,25 @@ class FilePlane(Interceptor):
             self.read_tools(link, result, is_first=is_first)
             if not server.takes_uploads:
                 return None
-            uploads = self.offers_uploads(server)
-            shown = link.session_of(exchange).tool_shown
-            return offers.extend_tools(result, server, shown, is_first_page=is_first, offers_uploads=uploads)
+            return self._with_upload_tools(link, link.session_of(exchange), result, is_first=is_first)
         if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") in (None, b"null"):
             entries = [offers.workflow_entry()] if self.offers_uploads(server) else []
             return self._resources.extend(link, exchange, result, entries)
         return None
+
+    def _with_upload_tools(self, link: Link, session: Session, result: bytes, *, is_first: bool) -> bytes:
+        """Returns a page of the list of tools with those for uploads, and notes on the others."""
+        server, uploads = link.plan, self.offers_uploads(link.plan)
+        named = offers.upload_tools(self._context, session, server.id)
+        result = offers.extend_tools(
+            result,
+            server,
+            session.tool_shown,
+            is_first_page=is_first,
+            offers_uploads=uploads,
+            has_links=bool(named.link),
+        )
+        return self._put_calls.add_tool(result, server, named, is_first=is_first) if uploads else result
 
     def read_tools(self, link: Link, result: bytes, *, is_first: bool) -> None:
         """Reads a page of the server's list of tools for what the tools take. Beyond `tools_known_max` tools, a page is
@@ -161,7 +177,8 @@ class FilePlane(Interceptor):
     def _receive_read(self, link: Link, exchange: Exchange) -> bool:
         uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
         if uri == offers.WORKFLOW_URI and self.offers_uploads(link.plan):
-            text = offers.workflow_text(link.session_of(exchange).tool_shown(offers.helper_name(link.plan.id)))
+            tools = offers.upload_tools(self._context, link.session_of(exchange), link.plan.id)
+            text = offers.workflow_text(tools)
             self._finish(link, exchange, offers.resource_contents(uri, "text/markdown", text.encode()))
         elif is_own(uri):
             self._resources.receive_read(link, exchange, uri)
@@ -189,6 +206,9 @@ class FilePlane(Interceptor):
         if tool == offers.helper_name(link.plan.id) and self.offers_uploads(link.plan):
             self._offer_upload(link, exchange)
             return True
+        if tool == offers.put_name(link.plan.id) and self.offers_uploads(link.plan):
+            self._put_calls.receive_call(link, exchange)
+            return True
         return self._calls.receive_call(link, exchange)
 
     # --- Upload links -----------------------------------------------------------------------------------------------
@@ -197,7 +217,9 @@ class FilePlane(Interceptor):
         session, limits = link.session_of(exchange), self._context.limits
         base = base_url(self._context, session)
         if not base:
-            self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
+            put = session.tool_shown(offers.put_name(session.server))
+            text = f"Upload links need an HTTP listener, and this proxy has none: call {put} with the file's content."
+            self._finish(link, exchange, tool_error(text))
             return
         announced = rpc.member_of(exchange.params, "arguments")
         problem = offers.announced_problem(announced, limits.upload_size_max_bytes)
@@ -250,6 +272,7 @@ class FilePlane(Interceptor):
         self._linked_resources.forget(exchange)
         self._resources.forget(exchange)
         self._calls.forget(exchange)
+        self._put_calls.forget(exchange)
 
     def sweep(self, workspace: str) -> None:
         """Removes the folders of a session in which no server process works any more."""

@@ -21,12 +21,14 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         is_harmless: the tool is declared idempotent or read-only, so that calling it twice is as calling it once.
+        is_read_only: the tool is declared to change nothing.
         output_schema: the JSON of its `outputSchema`.
         verdicts: for arguments whose schema says so, True if they take a URI and False if they take a path, by labels
             without indices.
     """
 
     is_harmless: bool = False
+    is_read_only: bool = False
     output_schema: bytes | None = None
     verdicts: Mapping[str, bool] = {}
 

@@ -323,7 +323,7 @@ async def a_session(world: World) -> None:
     folders = await work.prepare(MINE)
     await world.carry_out(Materialize(T, MINE, "u1", FIRST, "u1"), Materialized)
     await world.carry_out(Materialize(T, MINE, "u2", SECOND, "u2", "ws"), Materialized)
-    allocated = await world.carry_out(Allocate(T, MINE, FIRST, "a1"), Allocated)
+    allocated = await world.carry_out(Allocate(T, MINE, (FIRST,), "a1"), Allocated)
     paths = [
         world.write(path, name)
         for path, name in (

@@ -8,6 +8,7 @@ is stored, the report of closed channels and the 202 for messages that ask nothi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections import deque
@@ -30,8 +31,11 @@ from isthmus.core import (
     Delete,
     Denied,
     Dial,
+    Discard,
     Effect,
     End,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     FileSource,
@@ -115,6 +119,9 @@ class Dialogue:
         )
         self.now = 100.0
         self.records: dict[str, bytes] = {}  # of its storage
+        self.drafts: dict[str, bytes] = {}  # and what it was given part by part
+        self.is_late = False  # parts are stored only by `catches_up`
+        self.late: list[Extend] = []
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.headers: dict[ChannelId, Headers] = {}  # and headers of a kind of their own
         self.audited: list[str] = []  # lines of the audit log
@@ -150,6 +157,12 @@ class Dialogue:
 
     def denies(self, decide: Decide, text: str = "no", **rest: Any) -> None:
         self.happens(lambda now: self.engine.receive_answer(decide.ticket, Denied(text, **rest), now))
+
+    def catches_up(self) -> None:
+        """The storage stores the parts that it was given while it was late."""
+        self.is_late = False
+        while self.late:
+            self.carry_out([self.late.pop(0)])
 
     def stops(self) -> None:
         self.happens(self.engine.receive_stop)
@@ -214,6 +227,17 @@ class Dialogue:
             if isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
+        if isinstance(order, Extend) and self.is_late:
+            self.late.append(order)
+            return []
+        if isinstance(order, Extend):
+            draft = self.drafts.setdefault(order.blob, b"") + order.data
+            assert len(draft) == order.offset + len(order.data)
+            self.drafts[order.blob] = draft
+            sha256 = hashlib.sha256(draft).hexdigest() if order.is_last else ""
+            return self.engine.receive_answer(order.ticket, Extended(len(draft), sha256), self.now)
+        if isinstance(order, Discard):
+            self.drafts.pop(order.blob, None)
         if isinstance(order, Materialize | Survey | Collect | Fetch):
             return self.engine.receive_answer(order.ticket, _of_files(order), self.now)
         return []

@@ -147,8 +147,10 @@ class Client(Peer):
         groups: str = "",
         scopes: str = "",
         address: str = "",
+        base_url: str = "http://here",
     ) -> None:
         super().__init__(play, name)
+        self.base_url = base_url
         self.shows(groups, scopes)
         self.address = address
         self.server, self.era, self.able, self.revision, self.principal = server, era, able, revision, principal
@@ -156,7 +158,7 @@ class Client(Peer):
         self.headers: Headers = ()
         self.passed: Headers = ()  # the headers that go on to the server with each request
         if down == "pipe":
-            self.pipe = self.opens(PipeOpening(server, principal, "http://here", grants=self.grants, address=address))
+            self.pipe = self.opens(PipeOpening(server, principal, base_url, grants=self.grants, address=address))
 
     def shows(self, groups: str = "", scopes: str = "", *, issued_at_unix: float | None = None) -> None:
         """Shows a token with these groups and scopes, separated by spaces, with each request from now on."""
@@ -230,7 +232,7 @@ class Client(Peer):
                 self.principal,
                 self.session,
                 revision,
-                base_url="http://here",
+                base_url=self.base_url,
                 mirrored=(*mirrored, *(pair for pair in self.headers if pair[0].startswith("mcp-param-"))),
                 headers=tuple(pair for pair in (*self.passed, *self.headers) if not pair[0].startswith("mcp-param-")),
                 grants=self.grants,

@@ -20,6 +20,8 @@ from isthmus.core.base.storage import (
     Collected,
     CollectedFile,
     Discard,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     FileSource,
@@ -43,7 +45,7 @@ from isthmus.core.base.storage import (
 )
 
 ROOT = "/w"
-ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Materialize, Fetch, Discard, Remove, Sweep)
+ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Extend, Materialize, Fetch, Discard, Remove, Sweep)
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Disk:
     cwd: str = ""
     files: dict[str, File] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    drafts: dict[str, bytes] = field(default_factory=dict)
     records: dict[str, bytes] = field(default_factory=dict)
     orders: list[Effect] = field(default_factory=list)
     _stamps: int = 0
@@ -111,14 +114,23 @@ class Disk:
                 self.records = {key: value for key, value in self.records.items() if not key.startswith(prefix)}
             case Discard(blob=blob):
                 self.blobs.pop(blob, None)
+                self.drafts.pop(blob, None)
+            case Extend(blob=blob, offset=offset, data=data):
+                if len(self.drafts.get(blob, b"")) != offset:
+                    return StorageFailed(reason="there is no such draft", is_missing=True)
+                whole = self.drafts[blob] = self.drafts.get(blob, b"") + data
+                if not order.is_last:
+                    return Extended(len(whole))
+                self.blobs[blob] = self.drafts.pop(blob)
+                return Extended(len(whole), hashlib.sha256(whole).hexdigest())
             case Remove(path=path, stamp=stamp):
                 if path in self.files and self.files[path].stamp == stamp:
                     del self.files[path]
             case Sweep(workspace=workspace):
                 base = f"{ROOT}/{workspace}/"
                 self.files = {path: file for path, file in self.files.items() if not path.startswith(base)}
-            case Allocate(workspace=workspace, artifact=artifact, filename=filename):
-                return Allocated(f"{ROOT}/{workspace}/out/{artifact}/{filename}")
+            case Allocate(workspace=workspace, folders=folders, filename=filename, area=area):
+                return Allocated("/".join((ROOT, workspace, area, *folders, *filter(None, [filename]))))
             case Materialize():
                 return self._materialize(order)
             case Fetch(blob=blob, size_max_bytes=limit):
@@ -167,10 +179,11 @@ class Disk:
         )
 
     def _sight(self, order: Survey, spellings: Iterable[str]) -> Sighting:
-        problem = "missing"
+        problem, left = "missing", None
         for path in self._spelled(order, spellings):
             if not self._is_permitted(order.workspace, path):
-                problem = "not permitted" if problem == "missing" else problem
+                if problem == "missing":
+                    problem, left = "not permitted", self._seen(path) if path in self.files else None
                 continue
             if path in self.files:
                 return Sighting(files=(self._seen(path),))
@@ -178,7 +191,7 @@ class Disk:
             if below:
                 files = tuple(self._seen(name) for name in below[: order.folder_max])
                 return Sighting(files=files, is_folder=True, is_cut=len(below) > order.folder_max)
-        return Sighting(problem=problem)
+        return Sighting(problem=problem, left=left)
 
     def _spelled(self, order: Survey | Collect, spellings: Iterable[str]) -> Iterator[str]:
         start = self.cwd or f"{ROOT}/{order.workspace}/ws"

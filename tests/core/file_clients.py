@@ -25,6 +25,7 @@ from isthmus.core.base.storage import (
     Allocate,
     Collect,
     Discard,
+    Extend,
     Fetch,
     Materialize,
     Save,
@@ -37,7 +38,7 @@ from isthmus.core.bulk import BulkEngine
 from isthmus.core.state.records import StoredArtifact, StoredUpload
 from stateless_driving import Modern, settle
 
-FALLIBLE = (Allocate, Collect, Fetch, Materialize, Survey, Save)
+FALLIBLE = (Allocate, Collect, Extend, Fetch, Materialize, Survey, Save)
 CAPABILITIES = '{"tools":{},"resources":{}}'
 
 

@@ -9,6 +9,7 @@ is known to take files, `mentions` finds handles anywhere.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
@@ -21,13 +22,15 @@ from ...base.plan import UPLOAD_SCHEME, Deliver, UploadConsumer
 from ...jsonrpc.append import readable_text
 from ...jsonrpc.envelope import text_of
 from ...jsonrpc.paths import Place, walk
-from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
-from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
+from ...jsonrpc.splice import Edit, elements, members, set_member, take
+from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX, HandleError, parse_artifact, parse_upload
+from .inline_content import is_inline
 
 REFERENCES_MAX: Final = 256
 """Handles in one call. Tools take a handful; each one costs a record to load and a file to place. At it: the call is
 refused with an error result."""
 
+ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 FILE_PREFIX: Final = "file://"
 """Prefix of file URIs. People who know that a tool wants URIs write it before a handle."""
 
@@ -37,8 +40,9 @@ _SEEN_MAX: Final = 80
 class Reference(NamedTuple):
     """A handle in the params: its JSON string is `params[start:stop]`, and `text` what that decodes to.
 
-    `uid` names the upload, or the artifact, of session `sid`. `label` is the argument (`files[0].path`) and `deliver`
-    what is to stand in it.
+    `uid` names the upload, or the artifact, of session `sid`. Of a new file, `uid` is the URI. Where content stands in
+    a handle's place (`inline`), `uid` is where it begins, and `sid` and `text` are empty. `label` is the argument
+    (`files[0].path`) and `deliver` what is to stand in it.
     """
 
     start: int
@@ -46,7 +50,7 @@ class Reference(NamedTuple):
     sid: str
     uid: str
     text: str
-    kind: Literal["upload", "artifact"] = "upload"
+    kind: Literal["upload", "artifact", "new", "inline"] = "upload"
     label: str = ""
     deliver: Deliver = Deliver.PATH
 
@@ -69,7 +73,7 @@ def tool_named(patterns: Sequence[str], name: str) -> bool:
 # --- Finding --------------------------------------------------------------------------------------------------------
 
 
-def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helper: str) -> list[Reference]:
+def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, how: str) -> list[Reference]:
     """Returns the handles at the consumers' arguments in the params of a `tools/call`, in the order they stand in.
 
     A string is one handle, a list of strings many; an argument that is absent or null holds none. A handle that several
@@ -77,7 +81,7 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
     a handle asks for a file URI where a path would be delivered.
 
     Args:
-        helper: name of the tool that offers uploads, for the advice in messages.
+        how: how to get a handle, the end of the advice in messages (`UploadTools.how`).
 
     Raises:
         ArgumentProblem: anything else is there, or more than `REFERENCES_MAX` handles. With `accept_other`, a value
@@ -85,7 +89,7 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
     """
     found: dict[int, Reference] = {}
     for consumer in consumers:
-        search = _Search(params, consumer, helper)
+        search = _Search(params, consumer, how)
         for path in consumer.arguments:
             for reference in search.at(path):
                 found.setdefault(reference.start, reference)
@@ -94,20 +98,21 @@ def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helpe
                         f"Argument {path}: got more than {REFERENCES_MAX} upload handles, expected at most "
                         f"{REFERENCES_MAX} in one call."
                     )
-    return [found[start] for start in sorted(found)]
+    ordered = [found[start] for start in sorted(found)]
+    for outer, inner in itertools.pairwise(ordered):
+        if inner.start < outer.stop:
+            raise ArgumentProblem(f"Argument {inner.label}: got a file within the content of another, {outer.label}.")
+    return ordered
 
 
 class _Search:
     """The search for the handles that one consumer takes."""
 
-    def __init__(self, params: bytes, consumer: UploadConsumer, helper: str) -> None:
+    def __init__(self, params: bytes, consumer: UploadConsumer, how: str) -> None:
         self._params = params
         self._consumer = consumer
         self._schemes = (consumer.uri_scheme, UPLOAD_SCHEME, ARTIFACT_SCHEME)
-        self._advice = (
-            f"To pass a file: call {helper}, POST the file to the upload_url it gives, and pass the upload handle from "
-            "the response."
-        )
+        self._advice = f"To pass a file: {how}."
 
     def at(self, path: str) -> Iterator[Reference]:
         for place in _places(self._params, f"arguments.{path}"):
@@ -141,15 +146,25 @@ class _Search:
     def _reference(self, raw: bytes, start: int, label: str) -> Iterator[Reference]:
         if self._is_other(raw):
             return
-        text = readable_text(raw) or ""
         deliver = self._consumer.deliver
+        if is_inline(raw):
+            yield Reference(start, start + len(raw), "", str(start), "", "inline", label, deliver)
+            return
+        text = readable_text(raw) or ""
         bare = text
         if text.startswith(FILE_PREFIX) and text.removeprefix(FILE_PREFIX).startswith(self._schemes):
             bare = text.removeprefix(FILE_PREFIX)
             deliver = Deliver.FILE_URI if deliver is Deliver.PATH else deliver
-        kind: Literal["upload", "artifact"] = "upload"
+        kind: Literal["upload", "artifact", "new"] = "upload"
         try:
-            if bare.startswith(ARTIFACT_SCHEME) and self._consumer.uri_scheme != ARTIFACT_SCHEME:
+            if bare.startswith(NEW_FILE_PREFIX):
+                kind, sid, uid = "new", "", bare
+                if deliver not in ON_DISK:
+                    raise ArgumentProblem(
+                        f"Argument {label}: got {_shown(raw)}, a name for a new file, where the tool takes a file's "
+                        f"content. {self._advice}"
+                    )
+            elif bare.startswith(ARTIFACT_SCHEME) and self._consumer.uri_scheme != ARTIFACT_SCHEME:
                 kind = "artifact"
                 sid, uid = parse_artifact(bare)
             else:
@@ -190,9 +205,9 @@ def embedded(deliver: Deliver, data: bytes, mime_type: str, *, label: str) -> st
     return text
 
 
-def deliver(params: bytes, placed: Sequence[tuple[Reference, str]]) -> bytes:
-    """Returns the params with each reference replaced by a JSON string of the text beside it."""
-    return splice(params, [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed])
+def deliveries(placed: Sequence[tuple[Reference, str]]) -> list[Edit]:
+    """Returns the edits that replace each reference by a JSON string of the text beside it."""
+    return [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed]
 
 
 # --- Output path ----------------------------------------------------------------------------------------------------

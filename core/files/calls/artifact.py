@@ -94,9 +94,11 @@ def attach(
     return add_members(add_items(result, "content", blocks), "_meta", additions)
 
 
-def attach_error(result: bytes, reason: str) -> bytes:
+def attach_error(result: bytes, reason: str, *, is_told: bool = False) -> bytes:
     """Returns the result with `_meta.artifact_error`, for people: why a file it should have written was not
-    collected."""
+    collected. With `is_told` it is also a text block: models are shown no `_meta`."""
+    if is_told:
+        result = add_items(result, "content", [_text_block(f"Not transferred: {reason}.")])
     return add_members(result, "_meta", {"artifact_error": msgspec.json.encode(reason)})
 
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from ...base.path_mapping import to_here, to_there
 from ...base.plan import LocatorMode, OutputLocator, ServerPlan
-from ...base.storage import Allocate, Allocated, StorageAnswer, Survey, Surveyed
+from ...base.storage import StorageAnswer, Survey, Surveyed
 from ...bridge.content import tool_error
 from ...jsonrpc import envelope
 from ...state.context import Context
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Link
-from ...state.storage_orders import StorageOrders, reason_of
-from ..store.filenames import safe_filename
+from ...state.storage_orders import StorageOrders
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
-from . import arguments, claims, tool_hints
+from . import arguments, claims, mentions, tool_hints
+from .absolute_names import AbsoluteNames
+from .inline_inputs import InlineInputs
 from .inputs import Inputs
 from .job import FileCall, OutputRule, rule_of
 from .linked_resources import LinkedResources
-from .outputs import CLOCK_SLACK_S, Outputs
-from .result_rewriter import AREAS, ResultRewriter
+from .missing_inputs import MissingInputs
+from .output_paths import OutputPaths
+from .outputs import Outputs
+from .result_rewriter import AREAS, ResultRewriter, cwd_of
+from .selection import CLOCK_SLACK_S
 from .workspace_files import KnownFiles
 
 
@@ -37,16 +41,20 @@ class Calls:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         linked_resources: LinkedResources,
+        inline_inputs: InlineInputs,
     ) -> None:
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
         self._workspaces = workspaces
-        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered)
+        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered, inline_inputs)
+        self._absolute_names = AbsoluteNames()
+        self._output_paths = OutputPaths(context, workspaces, self._answered)
         self._result_rewriter = ResultRewriter(context, file_store)
         self._outputs = Outputs(
             context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
         )
+        self._missing_inputs = MissingInputs(context, storage_orders)
         self._jobs: dict[ExchangeKey, FileCall] = {}
         self._known_files_by_workspace: dict[str, KnownFiles] = {}
 
@@ -63,7 +71,8 @@ class Calls:
         tool = envelope.text_of(envelope.member_of(params, "name")) or ""
         consumers = [c for c in link.plan.consumers if arguments.tool_named(c.tools, tool)]
         rule = self._rule_for(link.plan, tool)
-        if not consumers and rule is None and link.plan.auto_files is None:
+        has_rules = consumers or rule is not None or link.plan.auto_files is not None
+        if not has_rules and not mentions.names_new_file(params):
             return False
         job = FileCall(link, exchange, tool, self._known_files(link), consumers=consumers, rule=rule)
         exchange.replace_params(params)
@@ -71,15 +80,19 @@ class Calls:
             self._inputs.find(job)
         except arguments.ArgumentProblem as problem:
             job.fail(str(problem))
-        if not job.inputs and rule is None and job.problem is None:
+        if not (job.inputs or job.inline or job.new_files) and rule is None and job.problem is None:
             return False
+        job.collect_new_files()
         self._jobs[exchange.key] = job
         self._known_files_by_workspace[link.workspace] = job.known_files
         link.furnish()
         job.expect_answer()  # keeps the call waiting until all orders are given
         if job.problem is None:
             self._inputs.order(job)
-            self._place_output(job)
+            try:
+                self._output_paths.order(job)
+            except arguments.ArgumentProblem as problem:
+                job.fail(str(problem))
             self._survey_before(job)
         self._answered(job)
         return True
@@ -102,31 +115,6 @@ class Calls:
         limits = self._context.limits
         return KnownFiles(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
 
-    def _place_output(self, job: FileCall) -> None:
-        rule = job.rule
-        if rule is None or rule.output_path_argument is None:
-            return
-        assert job.exchange.params is not None
-        aid = self._context.mint()
-        job.name_artifact(aid)
-        wanted = arguments.requested_filename(job.exchange.params, rule.output_path_argument)
-        filename = safe_filename(wanted or "", f"artifact-{aid[:8]}")
-        workspace = job.link.workspace
-
-        def allocated(answer: StorageAnswer) -> None:
-            if isinstance(answer, Allocated):
-                job.receive_allocated(answer.path)
-            else:
-                job.fail(f"No place could be made for the tool's output: {reason_of(answer)}.")
-            self._answered(job)
-
-        job.expect_answer()
-        self._workspaces.order(
-            workspace,
-            lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=aid, filename=filename),
-            allocated,
-        )
-
     def _survey_before(self, job: FileCall) -> None:
         """Surveys the files before the call, if its output is recognised by what changes."""
         rule, link = job.rule, job.link
@@ -147,9 +135,10 @@ class Calls:
             if isinstance(answer, Surveyed):
                 # A concurrent call may have begun it meanwhile, and its tool may have written files since.
                 if areas and not job.known_files.is_begun:
-                    job.known_files.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
+                    oldest_at_unix = ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0
+                    job.known_files.begin(answer.listed, oldest_at_unix, ordered_at_unix)
                 for sighting in answer.named:
-                    job.receive_baseline(sighting.files)
+                    job.receive_baseline(sighting.files if sighting.left is None else (sighting.left,))
             self._answered(job)  # a survey that failed is reported when files are to be collected
 
         job.expect_answer()
@@ -186,11 +175,8 @@ class Calls:
         known = (link.tools.hints or {}).get(job.tool)
         try:
             params = self._inputs.write(job, known)
-            if job.allocated is not None:
-                assert job.rule is not None
-                assert job.rule.output_path_argument is not None
-                path = to_there(job.allocated, link.plan.shared)
-                params = arguments.place_output(params, job.rule.output_path_argument, path)
+            params = self._output_paths.write(job, params)
+            params = self._absolute_names.write(job, params, cwd_of(self._context.plan, job))
         except arguments.ArgumentProblem as problem:
             self._finish(job, tool_error(str(problem)))
             return True
@@ -199,16 +185,26 @@ class Calls:
 
     # --- After a call -----------------------------------------------------------------------------------------------
 
-    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """True if the call is to be sent once more, with URIs in place of paths.
+    def wants_again(self, link: Link, exchange: Exchange, refusal: bytes) -> bool:
+        """True if the call is to be sent once more, with URIs in place of paths, or absolute paths in place of names.
 
-        That is the case if the tool refused what it was given only because it takes URIs, and says of itself that a
-        call changes nothing, or nothing more than one call.
+        That is the case if the tool refused what it was given only because it takes these, and sending it once more is
+        safe.
+
+        Args:
+            refusal: the JSON of a result, or of an error.
         """
         job = self._jobs.get(exchange.key)
-        if job is None or not job.mentions:
+        if job is None:
             return False
+        if cwd_of(self._context.plan, job) and self._absolute_names.learn(job, refusal):
+            job.undo_place()
+            return True
+        return bool(job.mentions) and self._wants_uris(link, job, refusal)
+
+    def _wants_uris(self, link: Link, job: FileCall, result: bytes) -> bool:
         paths = [given.path for given in job.inputs.values() if given.path is not None]
+        paths += [to_there(path, link.plan.shared) for path in job.new_files.values()]
         known = (link.tools.hints or {}).get(job.tool)
         if not tool_hints.says_uri(result, paths) or not self._inputs.learn(job, known):
             return False
@@ -229,7 +225,9 @@ class Calls:
             # Nothing is collected, but the paths of the files that the call was given must not be shown.
             self._finish(job, self._result_rewriter.reworded(job, result))
             return True
-        self._outputs.take(job, job.rule, result)
+        rule = job.rule
+        if not self._missing_inputs.look(job, result, lambda advised: self._outputs.take(job, rule, advised)):
+            self._outputs.take(job, rule, result)
         return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ import itertools
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ...base.errors import RemoteProtocolError
+from ...base.lazy_regex import Pattern
 from ...base.plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
 from ...base.storage import InlineSource
 from ...jsonrpc.append import readable_elements, readable_members, readable_text
@@ -29,6 +30,7 @@ from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
+_NUMBERED: Final = Pattern(r"%(?:0\d)?d[^/%]*\Z")  # a name for many files, such as frame_%03d.png: its folder has them
 STRINGS_MAX: Final = 1024
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
 looked at."""
@@ -65,7 +67,13 @@ class _Named(msgspec.Struct):
 
 
 def claims_of(
-    result: bytes, rules: OutputLocator | AutoFiles, *, arguments: bytes | None, allocated: str | None, limit: int
+    result: bytes,
+    rules: OutputLocator | AutoFiles,
+    *,
+    arguments: bytes | None,
+    allocated: str | None,
+    new_files: Iterable[str] = (),
+    limit: int,
 ) -> ClaimedPaths:
     """Returns what a finished call claims. A result that says `isError` claims nothing: its paths are those it
     complains of.
@@ -75,6 +83,7 @@ def claims_of(
         rules: where to look; `AutoFiles`: in text, structured content, arguments and the session's folders.
         arguments: the JSON of the arguments as the server got them, if known.
         allocated: the path that was put into the output argument.
+        new_files: paths of further files that the tool was told to write.
         limit: at most so many from each of structured content, arguments, links, text, and embedded content.
 
     Raises:
@@ -89,6 +98,7 @@ def claims_of(
     structured = take(result, spans.get("structuredContent"))
     texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
     named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
+    named += [_Named((path,), False, True) for path in new_files]
     if isinstance(rules, AutoFiles):
         named += [_Named(found, True, True) for found in _structured_guesses(structured)[:limit]]
         named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]
@@ -120,15 +130,19 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
     Args:
         arguments: the JSON of the arguments. What cannot be read names nothing.
         names: dotted paths of the arguments that count; none: every string, at any depth, those that read as paths
-            first.
+            first, then what short strings mention, such as commands.
     """
     if arguments is None:
         return []
     if names:
         values = [value for name in names for value in _values_at(arguments, name)]
     else:
-        values = sorted(strings_of(arguments), key=lambda value: not reads_as_path(value))
+        strings = strings_of(arguments)
+        prose = [value for value in strings if "/" in value and len(value) <= PATH_MAX_CHARS and _may_be_prose(value)]
+        mentioned = [paths[0] for paths in mentions("\n".join(prose), ())] if prose else []
+        values = [*filter(reads_as_path, strings), *mentioned, *itertools.filterfalse(reads_as_path, strings)]
     found: dict[tuple[str, ...], None] = {}
+    values += [posixpath.dirname(value) or "." for value in values if _NUMBERED.search(value)]
     for value in values:
         if "\n" not in value and not value.startswith((UPLOAD_SCHEME, ARTIFACT_SCHEME)) and (read := spellings(value)):
             found[tuple(read)] = None

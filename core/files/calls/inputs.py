@@ -7,12 +7,13 @@ placed for the server, or read, and the handle is replaced by what the tool take
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...base.path_mapping import to_there
 from ...base.plan import Deliver
 from ...base.storage import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from ...jsonrpc.splice import splice
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
 from ...state.tool_hints import Hints
@@ -20,12 +21,13 @@ from ..store.owners import user_of
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
-from .arguments import ArgumentProblem, Reference
+from .arguments import ON_DISK, ArgumentProblem, Reference
+from .inline_inputs import InlineInputs, find_data_uris
 from .job import FileCall, FileInput
 from .mentions import Mention
+from .upload_tools import UploadTools
 from .uris import link_to, uri_of
 
-ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
 LEARNED_MAX: Final = 1024
 """Arguments known from a refusal to take URIs: those of some hundred tools, over all servers. At it: the oldest is
@@ -46,7 +48,9 @@ class Inputs:
         storage_orders: StorageOrders,
         workspaces: WorkspaceOrders,
         answered: Callable[[FileCall], None],
+        inline_inputs: InlineInputs,
     ) -> None:
+        self._inline_inputs = inline_inputs
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
@@ -64,18 +68,27 @@ class Inputs:
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
-        helper = job.link.session_of(job.exchange).tool_shown(offers.helper_name(server.id))
+        tools = offers.upload_tools(self._context, job.link.session_of(job.exchange), server.id)
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
-        references = arguments.find_references(params, job.consumers, helper=helper)
+        references = arguments.find_references(params, job.consumers, how=tools.how)
+        is_auto = not job.consumers and server.auto_files is not None
         mentioned: list[Mention] = []
-        if not job.consumers and server.auto_files is not None:
+        if is_auto or mentions.names_new_file(params):
             limit = arguments.REFERENCES_MAX
-            mentioned = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+            found_anywhere = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+            # Where adapters say which arguments take files, other handles are the server's own business.
+            mentioned = [
+                one for one in found_anywhere if is_auto or (one.kind == "new" and not _is_in(one, references))
+            ]
+            hints = (job.link.tools.hints or {}).get(job.tool)
+            if is_auto and hints is not None and self._context.plan.uploads_enabled:
+                mentioned += find_data_uris(params, hints, limit=limit - len(mentioned))
         job.receive_found(references, mentioned)
         all_found: list[Reference | Mention] = [*references, *mentioned]
+        self._inline_inputs.read(job, all_found, tools)
         for found in all_found:
-            self._resolve(job, found, helper)
+            self._resolve(job, found, tools)
 
     def _check_no_files(self, job: FileCall, params: bytes) -> None:
         """Checks that the arguments that take files hold nothing but artifacts, since uploads are switched off.
@@ -85,17 +98,22 @@ class Inputs:
         """
         for consumer in job.consumers:
             try:
-                found = arguments.find_references(params, [consumer], helper="")
-                has_uploads = any(reference.kind == "upload" for reference in found)
+                found = arguments.find_references(params, [consumer], how="")
+                has_uploads = any(reference.kind != "artifact" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
             if has_uploads:
                 name = ", ".join(consumer.arguments)
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
-    def _resolve(self, job: FileCall, found: Reference | Mention, helper: str) -> None:
+    def _resolve(self, job: FileCall, found: Reference | Mention, tools: UploadTools) -> None:
+        if found.kind == "new":
+            if not self._context.plan.artifacts_enabled:
+                raise ArgumentProblem(f"Got {found.text[:160]!r}, and new files are switched off here.")
+            job.add_new_file(found.id)
+            return
         key = _key(found)
-        if key in job.inputs:
+        if key in job.inputs or found.kind == "inline":
             return
         session = job.link.session_of(job.exchange)
         user = user_of(self._context, session)
@@ -107,8 +125,7 @@ class Inputs:
                 again = "Call the tool that made it again, or upload the file."
                 raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")
             raise ArgumentProblem(
-                f"Unknown upload handle {found.text[:160]}: {why}. "
-                f"Call {helper}, upload the file, and pass the handle from its response."
+                f"Unknown upload handle {found.text[:160]}: {why}. Upload the file again: {tools.how}."
             )
         self._file_store.pin(entry)
         job.add_input(key, entry)
@@ -116,8 +133,22 @@ class Inputs:
     # --- Orders -----------------------------------------------------------------------------------------------------
 
     def order(self, job: FileCall) -> None:
-        """Orders the files to be placed where the server sees them, or to be read, as their arguments need."""
-        on_disk = {_key(mention) for mention in job.mentions}
+        """Orders the files to be placed where the server sees them, or to be read, as their arguments need. Content in
+        the arguments is stored before."""
+        if not job.inline:
+            self._order(job)
+            return
+
+        def stored() -> None:
+            if not job.is_over and job.problem is None:
+                self._order(job)
+            self._answered(job)
+
+        job.expect_answer()
+        self._inline_inputs.store(job, stored)
+
+    def _order(self, job: FileCall) -> None:
+        on_disk: set[tuple[str, str, str]] = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}
         if read and not self._fits(job):
@@ -193,14 +224,14 @@ class Inputs:
         """
         params = job.exchange.params
         assert params is not None
-        if job.references:
-            params = arguments.deliver(params, [(found, self._text(job, found)) for found in job.references])
-        if job.mentions:
-            placed = [(found, self._path(job, found)) for found in job.mentions]
-            params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
-        return params
+        delivered = arguments.deliveries([(found, self._text(job, found)) for found in job.references])
+        placed = [(found, self._path(job, found)) for found in job.mentions]
+        replaced = mentions.replacements(placed, lambda found: self._form(job, found, hints))
+        return splice(params, [*delivered, *replaced])
 
     def _path(self, job: FileCall, found: Reference | Mention) -> str:
+        if found.kind == "new":
+            return to_there(job.new_files[found.id], job.link.plan.shared)
         path = job.inputs[_key(found)].path
         assert path is not None
         return path
@@ -246,6 +277,10 @@ class Inputs:
         """Unpins the files of a call that is over: they may expire again."""
         for given in job.inputs.values():
             self._file_store.unpin(given.entry)
+
+
+def _is_in(mention: Mention, references: Sequence[Reference]) -> bool:
+    return any(reference.start <= mention.start < reference.stop for reference in references)
 
 
 def _key(found: Reference | Mention) -> tuple[str, str, str]:

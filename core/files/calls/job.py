@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...base.plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
 from ...base.storage import SeenFile
@@ -11,6 +11,7 @@ from ...state.exchange import Exchange
 from ...state.link import Link
 from ..store.store import StoredArtifact, StoredEntry
 from .arguments import Reference
+from .inline_content import InlineFile
 from .mentions import Mention
 from .workspace_files import KnownFiles
 
@@ -37,6 +38,10 @@ class OutputRule(NamedTuple):
     def modes(self) -> tuple[LocatorMode, ...] | None:
         """The modes that output is looked for in; None: all that there are."""
         return self.rules.modes if isinstance(self.rules, OutputLocator) else None
+
+
+NEW_FILES: Final = OutputRule(OutputLocator(mode=(LocatorMode.ARGUMENT,)), is_exposed=True, rewrite_text=True)
+"""Treatment of the output of a call that only the `artifact://new/` URIs in its arguments speak of."""
 
 
 class FileInput:
@@ -69,12 +74,15 @@ class FileCall:
     Attributes:
         references: the handles in the arguments that its adapters name.
         mentions: the handles anywhere else, with `files: auto`.
+        inline: the content that some of these are, with their labels, by kind, session and id.
         inputs: the files that these stand for, by kind, session and id.
         is_placed: the params are as the server is to have them.
         original_params: the params as they were before.
         rule: the treatment of its output; None: its output is left alone.
         aid: the artifact id that its output path was allocated for.
         allocated: that path; None if there is none.
+        new_files: the paths of the files that the tool is to write, by their URIs; "" until their folders are made.
+        output_uri: the one of these in its output argument.
         open_orders: number of storage orders it waits for.
         problem: why it cannot go on, once something failed.
         known_files: the known files of its session.
@@ -96,14 +104,17 @@ class FileCall:
         "consumers",
         "contents",
         "exchange",
+        "inline",
         "inputs",
         "is_over",
         "is_placed",
         "known_files",
         "link",
         "mentions",
+        "new_files",
         "open_orders",
         "original_params",
+        "output_uri",
         "problem",
         "problems",
         "references",
@@ -128,12 +139,15 @@ class FileCall:
         self.consumers = consumers
         self.references: list[Reference] = []
         self.mentions: list[Mention] = []
+        self.inline: dict[tuple[str, str, str], tuple[str, InlineFile]] = {}
         self.inputs: dict[tuple[str, str, str], FileInput] = {}
         self.is_placed = False
         self.original_params: bytes | None = None
         self.rule = rule
         self.aid = ""
         self.allocated: str | None = None
+        self.new_files: dict[str, str] = {}
+        self.output_uri: str | None = None
         self.baseline: dict[str, str] = {}
         self.begun_at = 0.0
         self.begun_after = 0
@@ -146,6 +160,18 @@ class FileCall:
 
     # --- Orders -----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_harmless(self) -> bool:
+        """True if the tool says of itself that a call may be repeated."""
+        known = (self.link.tools.hints or {}).get(self.tool)
+        return known is not None and known.is_harmless
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the tool says of itself that it changes nothing."""
+        known = (self.link.tools.hints or {}).get(self.tool)
+        return known is not None and known.is_read_only
+
     def expect_answer(self) -> None:
         """Waits for the answer of one more storage order."""
         self.open_orders += 1
@@ -154,6 +180,11 @@ class FileCall:
         """Handles such an answer. True if it goes on now: it waits for no more, and is not over."""
         self.open_orders -= 1
         return not self.open_orders and not self.is_over
+
+    def collect_new_files(self) -> None:
+        """Has new files collected, where no adapter says what becomes of the tool's output."""
+        if self.new_files and self.rule is None:
+            self.rule = NEW_FILES
 
     def fail(self, problem: str) -> None:
         """Records why it cannot go on."""
@@ -164,6 +195,10 @@ class FileCall:
     def receive_found(self, references: list[Reference], found: list[Mention]) -> None:
         """Takes the handles in its arguments."""
         self.references, self.mentions = references, found
+
+    def add_inline(self, found: Reference | Mention, file: InlineFile) -> None:
+        """Adds a file whose content is one of them. It becomes an input once it is stored."""
+        self.inline[found.kind, found.sid, found.id] = found.label, file
 
     def add_input(self, key: tuple[str, str, str], entry: StoredEntry) -> None:
         """Adds a file that one of them stands for."""
@@ -176,6 +211,24 @@ class FileCall:
     def receive_allocated(self, path: str) -> None:
         """Takes that path."""
         self.allocated = path
+
+    def add_new_file(self, uri: str) -> None:
+        """Adds a file that the tool is to write, under the URI that the client has for it."""
+        self.new_files[uri] = ""
+
+    def name_output(self, uri: str) -> None:
+        """Takes the URI of a new file in its output argument."""
+        self.output_uri = uri
+        self.add_new_file(uri)
+
+    def receive_new_file(self, uri: str, path: str) -> None:
+        """Takes the path of such a file."""
+        self.new_files[uri] = path
+
+    @property
+    def output_path(self) -> str | None:
+        """The path for its output argument; None if it has none."""
+        return self.allocated if self.output_uri is None else self.new_files[self.output_uri]
 
     def receive_baseline(self, files: Sequence[SeenFile]) -> None:
         """Takes the stamps of files that are there before it is sent."""

@@ -19,7 +19,7 @@ from ...base.lazy_regex import Pattern
 from ...base.plan import UPLOAD_SCHEME, Deliver
 from ...jsonrpc.append import readable_text
 from ...jsonrpc.splice import Edit, Span, elements, members, splice
-from ..store.handles import ARTIFACT_SCHEME
+from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX
 from .arguments import ArgumentProblem, form
 
 DEPTH_MAX: Final = 64
@@ -41,12 +41,17 @@ LABEL_MAX_CHARS: Final = 200
 """Longest label or key, as messages show them and schemas are asked for them; a longer one is cut."""
 
 _ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
-_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of a value that can hold a handle: most are shorter
+_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of a value that can hold the handle of a stored file: most are shorter
+_NEW_SIZE_MIN: Final = len(NEW_FILE_PREFIX)
 _NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop that ends a sentence is no part of it
 _WORD: Final = "[0-9A-Za-z+.-]"  # a handle stands behind none of it, unless that is the escape of a line end
 _PREFIX: Final = Pattern(rf"(?:(?<!{_WORD})|(?<=\\[nrt]))file:/{{0,3}}\Z")
 _PREFIX_MAX_CHARS: Final = len("\\nfile:///")
 _ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
+_NEW_FILE: Final = Pattern(
+    rf"(?:(?<!{_WORD})|(?<=\\[nrt])){re.escape(NEW_FILE_PREFIX)}(?>{_NAME}(?:/{_NAME})*+(?:/{_ENDS})?+)"
+)
+_NEW_FILE_NAME: Final = Pattern(r"[^\s]+|[^\n\r\t]*\S\.[A-Za-z0-9]{1,8}")  # the whole of a string: it may have spaces
 
 _SHORT_ESCAPES: Final = ("\\\\", '\\"', "\\/", "\\b", "\\f", "\\n", "\\r", "\\t")  # the first one first
 _SURROGATES: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}")
@@ -77,8 +82,9 @@ class Mention(NamedTuple):
         start, stop: the handle is `params[start:stop]`, with the `file://` before it, escapes and all.
         label: the argument (`files[0].path`). Where it stands in JSON within a string, the label goes on into that.
         key: the name of the last member in the label.
-        kind: the kind of file it stands for.
-        sid, id: the session, and the upload or artifact.
+        kind: the kind of file it stands for; "new": one that the tool is to write; "inline": content stands in its
+            place (`inline_inputs`).
+        sid, id: the session, and the upload or artifact. A new file has no session, and its URI for an id.
         text: the decoded handle, without what is before it.
         is_whole: the string holds nothing else.
         has_prefix: `file:` stands before it, so a file URI is wanted.
@@ -89,7 +95,7 @@ class Mention(NamedTuple):
     stop: int
     label: str
     key: str
-    kind: Literal["upload", "artifact"]
+    kind: Literal["upload", "artifact", "new", "inline"]
     sid: str
     id: str
     text: str
@@ -139,6 +145,11 @@ def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Calla
     The text is a path, and becomes a file URI where `form_of` or a `file:` before the handle asks for one. For any
     other delivery it is put as it is.
     """
+    return splice(params, replacements(placed, form_of))
+
+
+def replacements(placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> list[Edit]:
+    """Returns the edits that `replace` makes."""
     edits = []
     for mention, text in placed:
         if mention.has_prefix or form_of(mention) is Deliver.FILE_URI:
@@ -146,12 +157,18 @@ def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Calla
         for quoting in mention.quoting:
             text = _quoted(text, quoting)
         edits.append(Edit(mention.start, mention.stop, text.encode()))
-    return splice(params, edits)
+    return edits
 
 
 def _may_mention(data: bytes) -> bool:
     """True if this JSON can hold a handle: `sessions` occurs in it, or a letter of it may be escaped."""
-    return len(data) > _SIZE_MIN and (b"sessions" in data or _ESCAPED.search(data) is not None)
+    may_be_stored = len(data) > _SIZE_MIN and (b"sessions" in data or _ESCAPED.search(data) is not None)
+    return may_be_stored or names_new_file(data)
+
+
+def names_new_file(data: bytes) -> bool:
+    """True if this JSON seems to hold the URI of a new file. Its slashes may be escaped, its letters are not."""
+    return b"artifact:" in data and b"new" in data
 
 
 class _Search:
@@ -166,7 +183,8 @@ class _Search:
 
     def is_mentioned(self, data: bytes) -> bool:
         """True if a handle seems to stand in JSON that cannot be read."""
-        return self._pattern.search(data.decode(errors="replace").replace("\\", "")) is not None
+        text = data.decode(errors="replace").replace("\\", "")
+        return NEW_FILE_PREFIX in text or self._pattern.search(text) is not None
 
     def in_json(self, data: bytes, label: str, key: str, offset: int, layers: int) -> list[Mention]:
         """Returns the mentions in the strings of `data`; `offset` is added to their positions.
@@ -211,12 +229,10 @@ class _Search:
 
     def _in_prose(self, text: str, label: str, key: str) -> Iterator[Mention]:
         quotes, before = None, 0
-        for match in self._pattern.finditer(text):
-            scheme = next(each for each in self._longest_first if text.endswith(each, 0, match.start()))
-            begin = match.start() - len(scheme)
+        for begin, stop, kind, sid, id in self._handles(text):
             if begin < before:
                 continue  # it lies within the file name of the handle before
-            before = match.end()
+            before = stop
             prefix = _PREFIX.search(text[max(0, begin - _PREFIX_MAX_CHARS) : begin])
             start = begin if prefix is None else begin - len(prefix[0])
             if not self._left:
@@ -227,20 +243,37 @@ class _Search:
             self._left -= 1
             if quotes is None:
                 quotes = _Quotes(text)
-            quoting = quotes.around(start, match.end())
+            quoting = quotes.around(start, stop)
             yield Mention(
                 start,
-                match.end(),
+                stop,
                 label,
                 key,
-                "artifact" if scheme == ARTIFACT_SCHEME else "upload",
-                match["sid"],
-                match["id"],
-                text[begin : match.end()],
-                (start, match.end()) == (0, len(text)),
+                kind,
+                sid,
+                id,
+                text[begin:stop],
+                (start, stop) == (0, len(text)),
                 prefix is not None,
                 () if quoting is None else (quoting,),
             )
+
+    def _handles(self, text: str) -> Iterator[_Handle]:
+        """Yields the handles in a text, in order. Some may overlap."""
+        found = self._stored(text)
+        if NEW_FILE_PREFIX not in text:
+            return found
+        name = text.removeprefix(NEW_FILE_PREFIX)
+        if name != text and "://" not in name and _NEW_FILE_NAME.fullmatch(name):
+            return iter([_Handle(0, len(text), "new", "", text)])
+        new = [_Handle(*match.span(), "new", "", match[0]) for match in _NEW_FILE.finditer(text)]
+        return iter(sorted([*found, *new]))
+
+    def _stored(self, text: str) -> Iterator[_Handle]:
+        for match in self._pattern.finditer(text):
+            scheme = next(each for each in self._longest_first if text.endswith(each, 0, match.start()))
+            kind: Literal["upload", "artifact"] = "artifact" if scheme == ARTIFACT_SCHEME else "upload"
+            yield _Handle(match.start() - len(scheme), match.end(), kind, match["sid"], match["id"])
 
     def _strings(self, data: bytes, label: str, key: str) -> Iterator[_Value]:
         """Yields the strings among the values in `data` that may mention a handle, in order.
@@ -272,6 +305,16 @@ def _pattern_of(schemes: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"sessions/(?:{behind})(?P<sid>{_ID})/(?P<id>{_ID})(?![0-9A-Za-z-])(?>/{_NAME}|/{_ENDS})?+(?!/)")
 
 
+class _Handle(NamedTuple):
+    """A handle in a text: `text[start:stop]`. The rest is as in a `Mention`."""
+
+    start: int
+    stop: int
+    kind: Literal["upload", "artifact", "new"]
+    sid: str
+    id: str
+
+
 class _Value(NamedTuple):
     """A value: `data[start:stop]`, which lies `depth` levels deep."""
 
@@ -287,7 +330,7 @@ def _below(value: _Value, part: bytes) -> Iterator[_Value]:
     spans: list[tuple[str | int, Span]]
     spans = [*members(part).items()] if part.startswith(b"{") else [*enumerate(elements(part))]
     for name, span in spans:
-        if span.stop - span.start > _SIZE_MIN and _may_mention(part[span.start : span.stop]):
+        if span.stop - span.start > _NEW_SIZE_MIN and _may_mention(part[span.start : span.stop]):
             if isinstance(name, int):
                 label, key = f"{value.label}[{name}]", value.key
             else:

@@ -18,10 +18,15 @@ from ...base.plan import UPLOAD_SCHEME, Deliver, ServerPlan, UploadConsumer
 from ...jsonrpc.append import add_items, add_members, readable_elements, readable_members, readable_text
 from ...jsonrpc.paths import EACH, parse_path
 from ...jsonrpc.splice import Edit, Span, set_member, splice, take
+from ...state.context import Context
+from ...state.session import Session
 from ..store.handles import ARTIFACT_SCHEME, format_upload
+from ..store.store import StoredUpload
 from .arguments import tool_named
 from .artifact import Artifact, resource_item
 from .tool_hints import takes_files
+from .upload_tools import UploadTools
+from .uris import base_url
 
 _NUMBER: Final = re.compile(rb"[0-9]{1,300}")
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
@@ -30,15 +35,35 @@ WORKFLOW_URI: Final = "doc://upload_workflow.md"
 
 def helper_name(server_id: str) -> str:
     """Returns the name of the tool that offers uploads: `files-1` has `files_1_get_upload_url`."""
-    prefix = re.sub(r"[^A-Za-z0-9_]+", "_", server_id).strip("_")
-    return f"{prefix or 'server'}_get_upload_url"
+    return f"{_prefix(server_id)}_get_upload_url"
+
+
+def put_name(server_id: str) -> str:
+    """Returns the name of the tool that takes the content of a file: `files-1` has `files_1_put_file`."""
+    return f"{_prefix(server_id)}_put_file"
+
+
+def _prefix(server_id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "_", server_id).strip("_") or "server"
+
+
+def upload_tools(context: Context, session: Session, server_id: str) -> UploadTools:
+    """Returns the tools by which the client of a session uploads files for a server."""
+    link = session.tool_shown(helper_name(server_id)) if base_url(context, session) else ""
+    return UploadTools(session.tool_shown(put_name(server_id)), link)
 
 
 # --- tools/list -----------------------------------------------------------------------------------------------------
 
 
 def extend_tools(
-    result: bytes, server: ServerPlan, shown: Callable[[str], str], *, is_first_page: bool, offers_uploads: bool
+    result: bytes,
+    server: ServerPlan,
+    shown: Callable[[str], str],
+    *,
+    is_first_page: bool,
+    offers_uploads: bool,
+    has_links: bool = True,
 ) -> bytes:
     """Returns a page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take
     files.
@@ -47,28 +72,32 @@ def extend_tools(
 
     Args:
         shown: returns the name that clients have for a tool of the server.
+        has_links: upload links can be used. Without, there is no helper tool, and the notes name the tool that takes
+            the content (`put_name`).
     """
     array = take(result, readable_members(result).get("tools"))
     if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
         return result
     helper = helper_name(server.id)
+    named = UploadTools(shown(put_name(server.id)), shown(helper) if has_links else "")
     tools = readable_elements(array)
-    kept = [_noted(tool, server, shown(helper)) for tool in tools if _name(tool) != helper]
-    if is_first_page:
-        kept.insert(0, _helper_entry(helper, server.id))
+    kept = [_noted(tool, server, named) for tool in tools if _name(tool) != helper]
+    if is_first_page and has_links:
+        kept.insert(0, _helper_entry(helper, server.id, named.put))
     return result if kept == tools else set_member(result, "tools", b"[" + b",".join(kept) + b"]")
 
 
-def _helper_entry(name: str, server_id: str) -> bytes:
+def _helper_entry(name: str, server_id: str, put: str) -> bytes:
     return msgspec.json.encode(
         {
             "name": name,
             "title": "Get an upload link",
             "description": (
-                f"Gives a signed link for sending local files to {server_id}. Call this before any tool of this server "
-                "that takes a file: POST the files to upload_url as multipart/form-data (example_curl shows how), then "
-                "pass the upload_handles of the response where the tool asks for a path. A link works for one "
-                "successful request and expires after a short while; ask for a new one each time."
+                f"Gives a signed link for sending local files to {server_id}, also large ones. Call this before any "
+                "tool of this server that takes a file: POST the files to upload_url as multipart/form-data "
+                "(example_curl shows how), then pass the upload_handles of the response where the tool asks for a "
+                "path. A link works for one successful request and expires after a short while; ask for a new one each "
+                f"time. If you cannot make HTTP requests, or have the content as text, call {put} instead."
             ),
             "inputSchema": {
                 "type": "object",
@@ -85,11 +114,11 @@ def _helper_entry(name: str, server_id: str) -> bytes:
     )
 
 
-def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
+def _noted(tool: bytes, server: ServerPlan, named: UploadTools) -> bytes:
     name = _name(tool)
     consumers = [consumer for consumer in server.consumers if name is not None and tool_named(consumer.tools, name)]
     if not consumers:
-        return _with_note(tool, _auto_note(server, helper)) if server.auto_files and takes_files(tool) else tool
+        return _with_note(tool, _auto_note(server, named.either)) if server.auto_files and takes_files(tool) else tool
     takers: dict[str, UploadConsumer] = {}
     for consumer in consumers:
         for argument in consumer.arguments:
@@ -97,14 +126,13 @@ def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
     for argument, consumer in takers.items():
         schema = take(tool, readable_members(tool).get("inputSchema"))
         if schema is not None:
-            noted = _described(schema, parse_path(argument), _argument_note(consumer, helper))
+            noted = _described(schema, parse_path(argument), _argument_note(consumer, named.either))
             tool = set_member(tool, "inputSchema", noted)
     scheme = consumers[0].uri_scheme
     verb, instead = ("may be", "as well as") if all(c.accept_other for c in consumers) else ("are", "not")
     return _with_note(
         tool,
-        f"Files {verb} passed as {scheme} handles, {instead} as local paths or content: call {helper}, send the file "
-        "to the link it gives, and pass the handle from the response.",
+        f"Files {verb} passed as {scheme} handles, {instead} as local paths or content: {named.how}.",
     )
 
 
@@ -262,6 +290,21 @@ def upload_reply(server: str, sid: str, files: Sequence[UploadedFile], scheme: s
     return msgspec.json.encode(reply)
 
 
+def reply_of(records: Sequence[StoredUpload], scheme: str) -> bytes:
+    """Returns the JSON that describes the uploads of one request. There is at least one."""
+    files = [
+        UploadedFile(
+            upload_id=record.uid,
+            filename=record.filename,
+            mime_type=record.mime_type,
+            size_bytes=record.size_bytes,
+            sha256=record.sha256,
+        )
+        for record in records
+    ]
+    return upload_reply(records[0].server, records[0].sid, files, scheme)
+
+
 def _quotable(url: str) -> str:
     """Returns the URL with what a shell reads inside double quotes percent-encoded: parts of it came from a request."""
     return re.sub(r"[\x00-\x20\"$`\\!\x7f]", lambda match: f"%{ord(match[0]):02X}", url)
@@ -339,17 +382,30 @@ def workflow_entry() -> bytes:
     )
 
 
-def workflow_text(helper: str) -> str:
+def workflow_text(tools: UploadTools) -> str:
     """Returns the upload guide, in Markdown."""
-    return f"""# Passing files to this server's tools
+    link = f"""
+## Large files on your disk
 
-The server runs elsewhere and cannot see your disk. Tools that take a file take an *upload handle* instead of a path.
-
-1. Call `{helper}`. It gives `upload_url`, a signed link for one request, and `example_curl`.
+1. Call `{tools.link}`. It gives `upload_url`, a signed link for one request, and `example_curl`.
 2. POST the file, or several, to that link as `multipart/form-data`, each in a field named `file`. Optional: one field
    `sha256` for each file, in the same order; a file that does not match is refused.
 3. Pass the `upload_handle` of the response (or the list `upload_handles`) as the tool's file argument.
 
-Handles belong to your session and may be used several times while they last. A request that was refused does not use
-the link up: mend it and send it again before the link expires.
+A request that was refused does not use the link up: mend it and send it again before the link expires.
+"""
+    return f"""# Passing files to this server's tools
+
+The server runs elsewhere and cannot see your disk. Tools that take a file take an *upload handle* instead of a path.
+
+## Text, small files, and where you cannot make HTTP requests
+
+1. Call `{tools.put}` with `filename`, and the content as `text` or `base64`.
+2. Pass the `upload_handle` of the result as the tool's file argument.
+
+A larger file can be sent in parts: pass `more: true` with each part but the last, and the `upload_id` of each answer as
+`append_to` of the next part. The answer to the last part has the `upload_handle`.
+{link if tools.link else ""}
+Handles belong to your session and may be used several times while they last. The `artifact://` URI of a file that a
+tool has made can be passed in place of a handle.
 """

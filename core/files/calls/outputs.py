@@ -6,13 +6,11 @@ A good result is never lost over a file that could not be collected.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from ...base.path_mapping import to_here
 from ...base.plan import LocatorMode
 from ...base.storage import (
     Collect,
@@ -30,8 +28,6 @@ from ...base.storage import (
     SeenFile,
     Source,
     StorageAnswer,
-    Survey,
-    Surveyed,
 )
 from ...bridge.content import tool_error
 from ...jsonrpc import envelope as rpc
@@ -40,42 +36,15 @@ from ...state.storage_orders import StorageOrders, reason_of
 from ..store.filenames import is_text, mime_type_of, safe_filename, with_suffix
 from ..store.store import FileStore, Reservation, StoredArtifact
 from .artifact import attach_error
-from .claims import ClaimedPaths, claims_of
+from .claims import claims_of
 from .job import FileCall, OutputRule
 from .linked_resources import LinkedResources
-from .result_rewriter import AREAS, ResultRewriter, folders_of
+from .result_rewriter import ResultRewriter
+from .selection import Outcome, Selection
 from .uris import uri_of
-from .workspace_files import is_finished
 
-CLOCK_SLACK_S: Final = 2.0
-"""Seconds by which a file may seem older than the call that wrote it: file systems count in up to two seconds."""
 _UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
 """Modes that report nothing missing when they find nothing: the tool has written no file this time."""
-
-
-class _Outcome:
-    """A result that is being processed, until its call is answered.
-
-    Attributes:
-        files: files to be collected from the disk.
-        awaited: the paths under which an earlier call awaits some of these, by their real paths.
-        inline: content that came in messages.
-        names_inputs: the result names files that the call was given.
-        shown_bytes: how much content of its files is put into the result.
-    """
-
-    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "rule", "shown_bytes")
-
-    def __init__(self, job: FileCall, rule: OutputRule, result: bytes, claims: ClaimedPaths) -> None:
-        self.job = job
-        self.rule = rule
-        self.result = result
-        self.claims = claims
-        self.inline: list[InlineSource] = list(claims.inline)
-        self.files: list[SeenFile] = []
-        self.awaited: dict[str, str] = {}
-        self.names_inputs = False
-        self.shown_bytes = 0
 
 
 class Outputs:
@@ -100,150 +69,34 @@ class Outputs:
         self._file_store = file_store
         self._storage_orders = storage_orders
         self._finish = finish
+        self._selection = Selection(context, file_store, storage_orders, self._collect)
 
     def take(self, job: FileCall, rule: OutputRule, result: bytes) -> None:
         """Collects the files that a result names, and answers the call."""
         arguments = rpc.member_of(job.exchange.params, "arguments")
-        limit = self._context.limits.artifacts_per_call_max
-        claims = claims_of(result, rule.rules, arguments=arguments, allocated=job.allocated, limit=limit)
-        outcome = _Outcome(job, rule, result, claims)
+        claims = claims_of(
+            result,
+            rule.rules,
+            arguments=arguments,
+            allocated=job.allocated,
+            new_files=job.new_files.values(),
+            limit=self._context.limits.artifacts_per_call_max,
+        )
+        outcome = Outcome(job, rule, result, claims)
         if claims.links:
 
             def read(contents: list[InlineSource], problems: list[str]) -> None:
-                outcome.inline += contents
+                outcome.add_inline(contents)
                 job.report(*problems)
-                self._look(outcome)
+                self._selection.look(outcome)
 
             self._linked_resources.read(job, claims.links, read)
         else:
-            self._look(outcome)
-
-    # --- Survey -----------------------------------------------------------------------------------------------------
-
-    def _look(self, outcome: _Outcome) -> None:
-        job, claims, limits = outcome.job, outcome.claims, self._context.limits
-        awaited = [(path,) for path in job.known_files.awaited()] if self._may_take(outcome) else []
-        shared = job.link.plan.shared
-        named = [tuple(dict.fromkeys(to_here(path, shared) for path in paths)) for paths in claims.named]
-        # Some tools choose the suffix themselves, so the folder made for the output counts as well.
-        if named and job.allocated is not None:
-            named[0] = (job.allocated, posixpath.dirname(job.allocated))
-        areas = AREAS if claims.wants_areas else ()
-        if not named and not awaited and not areas:
-            self._collect(outcome)
-            return
-
-        def seen(answer: StorageAnswer) -> None:
-            if isinstance(answer, Surveyed):
-                self._select(outcome, named, awaited, answer)
-            else:
-                job.report(reason_of(answer))
-            self._collect(outcome)
-
-        self._storage_orders.order(
-            lambda ticket: Survey(
-                ticket=ticket,
-                server=job.link.plan.id,
-                workspace=job.link.workspace,
-                named=(*named, *awaited),
-                areas=areas,
-                entries_max=limits.files_known_max,
-                folder_max=limits.artifacts_per_call_max,
-            ),
-            seen,
-        )
-
-    def _may_take(self, outcome: _Outcome) -> bool:
-        return rpc.member_of(outcome.result, "isError") != b"true"
-
-    def _select(
-        self, outcome: _Outcome, named: Sequence[tuple[str, ...]], awaited: Sequence[tuple[str]], answer: Surveyed
-    ) -> None:
-        """Selects the files to collect: first what was named, in the order it was named, then what else has changed."""
-        job, known_files = outcome.job, outcome.job.known_files
-        chosen: dict[str, SeenFile] = {}
-        missing: list[tuple[str, str]] = []
-        for index, sighting in enumerate(answer.named[: len(named)]):
-            is_guess = outcome.claims.is_guess[index]
-            if sighting.problem:
-                if not is_guess:
-                    missing.append((named[index][0], sighting.problem))
-                continue
-            if sighting.is_cut:
-                job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
-            for file in sighting.files:
-                self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
-        for path, problem in missing:
-            if path != job.allocated or not chosen:  # it is not missing if the tool wrote another file
-                self._await(job, path, problem)
-        for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
-            for file in sighting.files:
-                if not is_finished(file):
-                    continue
-                if known_files.knows(file):
-                    known_files.settle(path)
-                    self._choose(outcome, file, chosen, if_changed=True)
-                else:  # it stays awaited until it is collected, and is no older than the call that named it
-                    chosen.setdefault(file.path, file)
-                    outcome.awaited[file.path] = path
-        if outcome.claims.wants_areas:
-            folders = folders_of(self._context.plan, job)
-            for file in known_files.changed(answer.listed, [folders[name] for name in AREAS]):
-                self._choose(outcome, file, chosen, if_changed=True)
-            if answer.is_cut:
-                job.report("there are more files in the session's folders than are watched")
-        limit = self._context.limits.artifacts_per_call_max
-        if len(chosen) > limit:
-            job.report(f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most")
-        outcome.files = list(chosen.values())[:limit]
-
-    def _choose(self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, if_changed: bool) -> None:
-        job, known_files = outcome.job, outcome.job.known_files
-        if file.path in chosen:
-            return
-        entry = known_files.find(file.path)
-        is_known = known_files.knows(file)
-        if outcome.rule.rewrite_text and is_known and entry is not None and entry.uri and not entry.aid:
-            outcome.names_inputs = True
-            return  # an unchanged copy of a stored file: the result names it by the handle it came by
-        if if_changed and is_known and entry is not None and entry.aid and entry.number > job.begun_after:
-            self._join(job, entry.aid)  # a concurrent call has just collected it
-            return
-        if if_changed and not self._is_new(job, file, is_known=is_known):
-            return
-        if not file.size_bytes or file.is_busy:
-            self._await(job, file.path, "it is not complete yet" if file.size_bytes else "it is empty so far")
-            return
-        chosen[file.path] = file
-
-    def _join(self, job: FileCall, aid: str) -> None:
-        """Adds an artifact that another call made of the same file to this call."""
-        record = self._file_store.find_artifact(job.link.session_of(job.exchange).files_sid, aid)
-        if record is not None:
-            job.add_artifact(record)
-
-    def _is_new(self, job: FileCall, file: SeenFile, *, is_known: bool) -> bool:
-        """True if the call may have written the file."""
-        if self._is_in_session(job, file.path) or is_known:
-            return job.known_files.is_new(file)
-        before = job.baseline.get(file.path)
-        if before is not None:
-            return before != file.stamp
-        return file.changed_at_unix >= self._context.unix_at_zero + job.begun_at - CLOCK_SLACK_S
-
-    def _await(self, job: FileCall, path: str, why: str) -> None:
-        """Notes a problem with a file, which later calls look for again unless it is not permitted."""
-        name = posixpath.basename(path) or path
-        job.report(f"{name[:160]}: {why}")
-        if not why.startswith("not permitted"):
-            job.known_files.awaits(path)
-
-    def _is_in_session(self, job: FileCall, path: str) -> bool:
-        return any(path.startswith(folder + "/") for folder in folders_of(self._context.plan, job).values())
+            self._selection.look(outcome)
 
     # --- Collection -------------------------------------------------------------------------------------------------
 
-    def _collect(self, outcome: _Outcome) -> None:
+    def _collect(self, outcome: Outcome) -> None:
         job, limits = outcome.job, self._context.limits
         if job.is_over:
             return
@@ -283,7 +136,7 @@ class Outputs:
             late=late,
         )
 
-    def _take_in(self, outcome: _Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
+    def _take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
         job = outcome.job
         session = job.link.session_of(job.exchange)
         seen: set[str] = set()
@@ -315,13 +168,13 @@ class Outputs:
 
     def _note_problem(self, job: FileCall, problem: str, source: SeenFile | None) -> None:
         if source is not None and problem == "unfinished":
-            self._await(job, source.path, "it is still being written")
+            self._selection.await_file(job, source.path, "it is still being written")
             return
         job.report(problem)
         if source is not None and source.size_bytes > self._context.limits.artifact_size_max_bytes:
             job.known_files.note(source)  # reported once: no later call can collect it either
 
-    def _record(self, outcome: _Outcome, blob: str, file: CollectedFile) -> StoredArtifact:
+    def _record(self, outcome: Outcome, blob: str, file: CollectedFile) -> StoredArtifact:
         job = outcome.job
         session = job.link.session_of(job.exchange)
         is_allocated = job.allocated is not None and file.path == job.allocated
@@ -346,7 +199,7 @@ class Outputs:
         )
 
     def _save(
-        self, outcome: _Outcome, record: StoredArtifact, reservation: Reservation, source: SeenFile | None
+        self, outcome: Outcome, record: StoredArtifact, reservation: Reservation, source: SeenFile | None
     ) -> None:
         job = outcome.job
 
@@ -389,9 +242,9 @@ class Outputs:
         self._context.order(Forget(key=record.key))
         self._context.order(Discard(blob=record.blob))
 
-    def _show(self, outcome: _Outcome, record: StoredArtifact) -> None:
+    def _show(self, outcome: Outcome, record: StoredArtifact) -> None:
         if self._is_shown(outcome, record):
-            outcome.shown_bytes += record.size_bytes
+            outcome.show(record.size_bytes)
             self._fetch(outcome, record)
 
     def _remove(self, job: FileCall, file: SeenFile) -> None:
@@ -399,7 +252,7 @@ class Outputs:
         link = job.link
         self._context.order(Remove(server=link.plan.id, workspace=link.workspace, path=file.path, stamp=file.stamp))
 
-    def _is_shown(self, outcome: _Outcome, record: StoredArtifact) -> bool:
+    def _is_shown(self, outcome: Outcome, record: StoredArtifact) -> bool:
         """True if the artifact's content is put into the result, beside that of others."""
         rule = outcome.rule
         if outcome.shown_bytes + record.size_bytes > self._context.limits.inline_size_max_bytes:
@@ -408,7 +261,7 @@ class Outputs:
             return True
         return record.size_bytes <= rule.inline_text_bytes and is_text(record.mime_type)
 
-    def _fetch(self, outcome: _Outcome, record: StoredArtifact) -> None:
+    def _fetch(self, outcome: Outcome, record: StoredArtifact) -> None:
         limit = self._context.limits.inline_size_max_bytes
 
         def fetched(answer: StorageAnswer) -> None:
@@ -419,18 +272,18 @@ class Outputs:
         outcome.job.expect_answer()
         self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
 
-    def _order_done(self, outcome: _Outcome) -> None:
+    def _order_done(self, outcome: Outcome) -> None:
         if outcome.job.receive_answer():
             self._deliver(outcome)
 
     # --- The answer -------------------------------------------------------------------------------------------------
 
-    def _deliver(self, outcome: _Outcome) -> None:
+    def _deliver(self, outcome: Outcome) -> None:
         """Answers with the result and what was collected; says what was not, and why."""
         job, rule, result = outcome.job, outcome.rule, outcome.result
         assert not job.is_over
         problem = "; ".join(dict.fromkeys(job.problems))
-        if not job.artifacts and self._may_take(outcome):
+        if not job.artifacts and outcome.may_take:
             if not problem and not outcome.names_inputs and not _UNNAMED.issuperset(rule.modes or ()):
                 problem = "the result names no file"
             if rule.required:
@@ -442,6 +295,6 @@ class Outputs:
             result = self._result_rewriter.reworded(job, result)
         if job.artifacts:
             result = self._result_rewriter.attached(job, rule, result)
-        if problem and self._may_take(outcome):
-            result = attach_error(result, problem)
+        if problem and outcome.may_take:
+            result = attach_error(result, problem, is_told=bool(job.problems))
         self._finish(job, result)

@@ -62,12 +62,17 @@ class ResultRewriter:
             if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(path_rewriter.KnownPath(paths, entry.uri, has_name=entry.aid in taken))
+        is_known = {path for one in known for path in one.paths}
+        for uri, path in job.new_files.items():
+            paths = tuple(dict.fromkeys((path, to_there(path, shared))))
+            if path and is_known.isdisjoint(paths):
+                known.append(path_rewriter.KnownPath(paths, uri, has_name=False))
         folders = folders_of(self._context.plan, job)
         base = f"{self._context.plan.workspaces_path}/{job.link.workspace}"
         seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
         hints = (job.link.tools.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
-        cwd = to_there(_cwd(job, folders), shared)
+        cwd = cwd_of(self._context.plan, job)
         prefix = self._context.plan.tmp_prefix
         called = {f"{prefix}{job.link.workspace}": "tmp"} if prefix else path_rewriter.NO_NAMES
         return path_rewriter.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema, called=called)
@@ -79,9 +84,9 @@ def folders_of(plan: Plan, job: FileCall) -> dict[str, str]:
     return {name: f"{base}/{name}" for name in AREAS}
 
 
-def _cwd(job: FileCall, folders: dict[str, str]) -> str:
-    """Returns the working directory of the server as far as it is known; "" if it is not an absolute path."""
+def cwd_of(plan: Plan, job: FileCall) -> str:
+    """Returns the working directory of the server, where it sees it; "" if it is not an absolute path."""
     cwd = job.link.plan.cwd or "{ws}"
-    for name, folder in folders.items():
+    for name, folder in folders_of(plan, job).items():
         cwd = cwd.replace("{" + name + "}", folder)
-    return posixpath.normpath(cwd) if cwd.startswith("/") else ""
+    return to_there(posixpath.normpath(cwd), job.link.plan.shared) if cwd.startswith("/") else ""

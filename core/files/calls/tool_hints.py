@@ -57,6 +57,7 @@ def read_hints(result: bytes) -> dict[str, Hints]:
         output = take(tool, spans.get("outputSchema"))
         about = (readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS]
         found[name] = Hints(
+            is_read_only=notes.get("readOnlyHint") is True,
             is_harmless=notes.get("readOnlyHint") is True or notes.get("idempotentHint") is True,
             output_schema=output if output is not None and output.startswith(b"{") else None,
             verdicts=_uri_hints(_decoded(take(tool, spans.get("inputSchema"))), about),

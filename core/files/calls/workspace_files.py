@@ -48,6 +48,7 @@ class KnownFiles:
 
     Attributes:
         is_begun: the files that were there before the first call are known.
+        begun_at_unix: wall time of the first call; infinity before it.
         oldest_at_unix: files changed before it are older than the first call, where not all that were there then could
             be listed; else 0.
         last_number: number of the newest entry.
@@ -56,6 +57,7 @@ class KnownFiles:
     def __init__(self, limit: int, awaited_max: int = 64) -> None:
         assert min(limit, awaited_max) > 0
         self.is_begun = False
+        self.begun_at_unix = float("inf")
         self.oldest_at_unix = 0.0
         self.last_number = 0
         self._limit = limit
@@ -63,6 +65,7 @@ class KnownFiles:
         self._entries: dict[str, KnownFile] = {}
         self._awaited: dict[str, None] = {}
         self._placing: dict[str, int] = {}
+        self._told: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -78,10 +81,13 @@ class KnownFiles:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
-    def begin(self, listed: Iterable[SeenFile], oldest_at_unix: float = 0.0) -> None:
+    def begin(
+        self, listed: Iterable[SeenFile], oldest_at_unix: float = 0.0, begun_at_unix: float = float("inf")
+    ) -> None:
         """Records the files that are there before the first call: they are the output of no call."""
         assert not self.is_begun
         self.is_begun = True
+        self.begun_at_unix = begun_at_unix
         self.oldest_at_unix = oldest_at_unix
         for file in listed:
             if not self.knows(file) and not self._is_being_placed(file.path):
@@ -154,6 +160,15 @@ class KnownFiles:
     def awaited(self) -> list[str]:
         """Returns at most `awaited_max` paths, the one named longest ago first."""
         return list(self._awaited)
+
+    def tell(self, file: SeenFile) -> bool:
+        """Records that clients are told of a file that may not be taken. False if they were told of it as it is now.
+        Beyond `awaited_max` files the one told of longest ago is forgotten."""
+        is_told = self._told.pop(file.path, "") == file.stamp
+        self._told[file.path] = file.stamp
+        if len(self._told) > self._awaited_max:
+            del self._told[next(iter(self._told))]
+        return not is_told
 
     def settle(self, path: str) -> None:
         """Awaits the path no more, if it was awaited."""

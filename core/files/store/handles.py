@@ -12,12 +12,18 @@ import hmac
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ...base.ids import Entropy, is_minted, mint
 from ...base.plan import UPLOAD_SCHEME
+from .filenames import safe_filename
 
 ARTIFACT_SCHEME: Final = "artifact://"
+NEW_FILE_PREFIX: Final = "artifact://new/"
+"""Beginning of the URI of a file that a tool is to write: the rest is its name, in subfolders where it has slashes."""
+NEW_FILE_PARTS_MAX: Final = 16
+"""Folders and the name in the URI of a new file. Real ones have up to three. At it: the call is refused with an error
+result."""
 NONCES_MAX: Final = 4096
 """Upload links that can be outstanding at once. Each lives for minutes. At it: the oldest unused link is refused from
 then on: 403 `bad_credential`."""
@@ -70,6 +76,24 @@ def parse_artifact(uri: str) -> tuple[str, str]:
     if ids is None:
         raise HandleError(f"expected an artifact URI, {ARTIFACT_SCHEME}sessions/<session>/<artifact>/<name>")
     return ids
+
+
+def parse_new_file(uri: str) -> str:
+    """Returns the path of a new file below the session's output folder, each part of it a safe name; it ends in a
+    slash if the URI does, and then is a folder.
+
+    Raises:
+        HandleError: the text is anything else, has no name, or more than `NEW_FILE_PARTS_MAX` parts.
+    """
+    text = uri.removeprefix(NEW_FILE_PREFIX)
+    decoded = unquote(text)
+    # A name such as frame_%03d.png is a pattern for many names, and not percent-encoded.
+    parts = (decoded if decoded.isprintable() else text).split("/") if uri.startswith(NEW_FILE_PREFIX) else []
+    names = [part for part in parts if part.strip(" .")]
+    if not names or len(names) > NEW_FILE_PARTS_MAX:
+        raise HandleError(f"expected a name of up to {NEW_FILE_PARTS_MAX} parts, {NEW_FILE_PREFIX}<name>")
+    path = "/".join(safe_filename(name, "file") for name in names)
+    return path if parts[-1].strip(" .") else path + "/"
 
 
 def _ids(text: str, scheme: str, rest: re.Pattern[str]) -> tuple[str, str] | None:

@@ -7,21 +7,17 @@ must still be open; or to a client without sessions (`Grant.is_bearer`), and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
-from ...base.ids import Ticket
 from ...base.plan import ServerPlan
-from ...base.storage import Discard, Forget, Save, Saved, StorageAnswer, StoredFile
+from ...base.storage import StoredFile
 from ...downstream.sessions import Sessions
 from ...state.context import Context
-from ...state.storage_orders import StorageOrders, reason_of
+from ...state.storage_orders import StorageOrders
 from ..calls import offers
 from ..store import handles
-from ..store.filenames import mime_type_of, safe_filename
 from ..store.store import FileStore, Reservation, StoredUpload
+from ..store.uploads import Uploader, discard_uploads, save_uploads, upload_record
 
 
 class Refusal(NamedTuple):
@@ -124,21 +120,8 @@ class UploadAdmission:
 
     def record(self, grant: handles.Grant, blob: str, file: StoredFile) -> StoredUpload:
         """Returns the record to be saved for a file that lies in `blob`, with a fresh upload id."""
-        filename = safe_filename(file.filename, "upload")
-        return StoredUpload(
-            server=grant.server,
-            sid=grant.sid,
-            uid=self._context.mint(),
-            principal=self.owner(grant),
-            blob=blob,
-            filename=filename,
-            mime_type=mime_type_of(filename, file.head, file.mime_type),
-            size_bytes=file.size_bytes,
-            sha256=file.sha256,
-            is_bearer=grant.is_bearer,
-            stored_at_unix=self._context.now_unix,
-            expires_at_unix=self._context.now_unix + self._context.limits.upload_ttl_s,
-        )
+        uploader = Uploader(grant.server, grant.sid, self.owner(grant), grant.is_bearer)
+        return upload_record(self._context, uploader, blob, file)
 
     def begin(self, nonce: str) -> None:
         """Marks an upload with this link as under way: the link stays good until `release`."""
@@ -168,62 +151,26 @@ class UploadAdmission:
             refusal = USED
         if refusal is not None:
             self.release(nonce, reservation)
-            self._undo(records)
+            discard_uploads(self._context, records)
             then(refusal)
             return
         session = self._sessions.by_sid(grant.sid)
-        left = len(records)
-        problem = ""
         self._saving.add(nonce)
 
-        def saved(answer: StorageAnswer) -> None:
-            nonlocal left, problem
-            left -= 1
-            if not isinstance(answer, Saved):
-                problem = reason_of(answer)
-            if left:
-                return
+        def judge(problem: str) -> Refusal | None:
             self._saving.remove(nonce)
             self.release(nonce, reservation)
-            refusal = Refusal(507, "storage_failed", problem) if problem else None
+            if problem:
+                return Refusal(507, "storage_failed", problem)
             # The session may have closed while the records were being saved.
-            if refusal is None and not grant.is_bearer and self._sessions.by_sid(grant.sid) is not session:
-                refusal = GONE
-            if refusal is not None:
-                for record in records:
-                    self._context.order(Forget(key=record.key))
-                self._undo(records)
-                then(refusal)
-                return
+            if not grant.is_bearer and self._sessions.by_sid(grant.sid) is not session:
+                return GONE
             self._nonces.spend(nonce)
-            for record in records:
-                self._file_store.add_upload(record)
-            then(None)
+            return None
 
-        for record in records:
-            self._storage_orders.order(partial(_saving, record), saved)
-
-    def _undo(self, records: Sequence[StoredUpload]) -> None:
-        for record in records:
-            self._context.order(Discard(blob=record.blob))
+        save_uploads(self._context, self._file_store, self._storage_orders, records, judge, then)
 
     def reply(self, records: Sequence[StoredUpload]) -> bytes:
         """Returns the JSON that describes uploads to their client. There is at least one."""
-        server, sid = records[0].server, records[0].sid
-        scheme = self._context.servers[server].upload_scheme
-        return offers.upload_reply(server, sid, [_uploaded(record) for record in records], scheme)
-
-
-def _saving(record: StoredUpload, ticket: Ticket) -> Save:
-    value = msgspec.json.encode(record)
-    return Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix)
-
-
-def _uploaded(record: StoredUpload) -> offers.UploadedFile:
-    return offers.UploadedFile(
-        upload_id=record.uid,
-        filename=record.filename,
-        mime_type=record.mime_type,
-        size_bytes=record.size_bytes,
-        sha256=record.sha256,
-    )
+        scheme = self._context.servers[records[0].server].upload_scheme
+        return offers.reply_of(records, scheme)

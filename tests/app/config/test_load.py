@@ -387,6 +387,22 @@ def test_a_producers_flags_reach_the_plan(value: str) -> None:
         assert to_plan(read(MINIMAL), b"k" * 16, "/ws", "").servers[0].producers == ()
 
 
+@pytest.mark.parametrize(
+    ("more", "stage"),
+    [
+        ("upstream: {command: [x]}", "in"),
+        ("files: auto, upstream: {command: [x]}", "ws"),
+        ("files: auto, upstream: {command: [x, '--dir={out}']}", "out"),
+        ("files: auto, upstream: {command: [x], env: {OUT: '{out}'}}", "out"),
+        ("files: auto, upstream: {command: [x, '{out}', '{ws}']}", "ws"),
+        ("files: auto, stage: in, upstream: {command: [x, '{out}']}", "in"),
+    ],
+)
+def test_files_are_laid_where_the_server_is_told_to_work(more: str, stage: str) -> None:
+    plan = to_plan(read(f"servers: [{{id: a, {more}}}]"), b"k" * 16, "/ws", "")
+    assert plan.servers[0].stage == stage
+
+
 FILING = """
 servers:
   - id: a

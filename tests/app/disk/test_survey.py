@@ -86,8 +86,8 @@ def write(path: Path | str, content: bytes = b"content") -> Path:
     return path
 
 
-def seen(path: Path, *, is_busy: bool = False) -> SeenFile:
-    found = path.stat()
+def seen(path: Path | str, *, is_busy: bool = False) -> SeenFile:
+    found = os.stat(path)
     changed_at = max(found.st_mtime, found.st_ctime)
     return SeenFile(str(path), found.st_size, stamp_of(found), changed_at, is_busy)
 
@@ -128,7 +128,7 @@ def test_the_first_spelling_that_is_there_is_meant(world: World) -> None:
     write(world.ws / "b"), write(world.ws / "c"), (world.ws / "empty").mkdir()
     assert world.sight("a", "b", "c").files[0].path == str(world.ws / "b")
     assert world.sight("a", "/etc/hostname", "empty", "c").files[0].path == str(world.ws / "c")
-    assert world.sight("a", "/etc/hostname", "empty") == Sighting("not permitted")
+    assert world.sight("a", "/etc/hostname", "empty").problem == "not permitted"
     assert world.sight("a", "empty", "/etc/hostname") == Sighting("an empty folder", is_folder=True)
     assert world.sight("a", "") == world.sight() == Sighting("missing")
 
@@ -152,19 +152,35 @@ def test_all_that_may_be_taken_may_be_looked_at(world: World) -> None:
 
 
 def test_files_outside_are_not_revealed(world: World) -> None:
-    """The survey reveals neither the content nor the existence of files outside."""
+    """The survey reveals no content of files outside, and of private ones, or those of other users, not that they are
+    there."""
     path = world.path
     for folder in (world.other.ws, world.other.tmp, path / "state", path / "outside"):
         write(Path(folder, "f"))
         for name in ("f", "absent", "."):
-            assert world.sight(os.path.join(folder, name)) == Sighting("not permitted")
-    for name in ("/", "/etc", "/proc/self/environ", "..", f"../../{OTHER}/ws/f", str(world.work.root)):
+            sighting = world.sight(os.path.join(folder, name))
+            is_left = str(folder).endswith("outside") and name != "absent"
+            assert (sighting.problem, sighting.left is not None) == ("not permitted", is_left)
+    for name in ("..", f"../../{OTHER}/ws/f", str(world.work.root)):
         assert world.sight(name) == Sighting("not permitted")
     for name in ("link", "folder/f"):
         (world.ws / name.split("/")[0]).symlink_to(path / "outside" / ("" if "/" in name else "f"))
-        assert world.sight(name) == Sighting("not permitted")
+        assert world.sight(name).problem == "not permitted"
     (world.ws / "loop").symlink_to("loop")
     assert world.sight("loop").problem
+
+
+def test_what_was_written_outside_is_seen_and_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(write(world.path / "outside" / "f"))
+    assert world.sight(path) == Sighting("not permitted", left=seen(path))
+    folder = world.sight(os.path.dirname(path))
+    assert folder.is_folder
+    assert folder.left is not None
+    assert folder.left.path == os.path.dirname(path)
+    os.mkfifo(world.path / "outside" / "fifo")
+    assert world.sight(str(world.path / "outside" / "fifo")).left is None
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert world.sight(path) == Sighting("not permitted")
 
 
 def test_a_link_is_seen_as_what_it_leads_to(world: World) -> None:

@@ -35,6 +35,8 @@ from isthmus.core.base.storage import (
     Collected,
     CollectedFile,
     Discard,
+    Extend,
+    Extended,
     Fetch,
     Fetched,
     FileSource,
@@ -182,6 +184,42 @@ async def test_records_come_and_go(tmp_path: Path, blobs: Blobs) -> None:
     assert await work.carry_out(Load(T, "k")) == Loaded(None)
 
 
+async def test_parts_make_a_blob(tmp_path: Path, blobs: Blobs) -> None:
+    """The blob is not seen before the last part. A part for another place is refused, and changes nothing."""
+    work = build(tmp_path, blobs)
+    assert await work.carry_out(Extend(T, "b", 0, b"one,")) == Extended(4)
+    assert await blob(blobs, "b") is None
+    for offset in (0, 3, 5):
+        answer = await work.carry_out(Extend(T, "b", offset, b"x", is_last=True))
+        assert isinstance(answer, StorageFailed) and answer.is_missing
+    assert await work.carry_out(Extend(T, "b", 4, b"")) == Extended(4)
+    whole = Extended(7, hashlib.sha256(b"one,two").hexdigest())
+    assert await work.carry_out(Extend(T, "b", 4, b"two", is_last=True)) == whole
+    assert await blob(blobs, "b") == b"one,two"
+
+
+async def test_parts_can_be_discarded(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await work.carry_out(Extend(T, "b", 0, b"one"))
+    await work.carry_out(Discard("b"))
+    assert isinstance(await work.carry_out(Extend(T, "b", 3, b"two")), StorageFailed)
+    empty = hashlib.sha256(b"").hexdigest()
+    assert await work.carry_out(Extend(T, "b", 0, b"", is_last=True)) == Extended(0, empty)
+
+
+async def test_a_part_that_the_disk_does_not_take_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that were gathered are written when the writer is left, and that may fail too."""
+    work = build(tmp_path, FileBlobs(str(tmp_path / "blobs")))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert isinstance(await work.carry_out(Extend(T, "b", 0, b"one")), StorageFailed)
+
+
 async def test_fetch_reads_whole_blobs_up_to_a_limit(tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
     content = random.Random(2).randbytes(200_000)
@@ -239,20 +277,27 @@ async def test_the_root_is_given_by_its_real_path(tmp_path: Path, blobs: Blobs) 
 
 async def test_allocated_paths_can_be_written(tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
-    answer = await work.carry_out(Allocate(T, MINE, THING, "ä b.png"))
+    answer = await work.carry_out(Allocate(T, MINE, (THING,), "ä b.png"))
     assert answer == Allocated(os.path.join(work.folders(MINE).out, THING, "ä b.png"))
     assert isinstance(answer, Allocated)
     Path(answer.path).write_bytes(b"png")
-    assert await work.carry_out(Allocate(T, MINE, THING, "ä b.png")) == answer
+    assert await work.carry_out(Allocate(T, MINE, (THING,), "ä b.png")) == answer
     (file,) = (await collect(work, answer.path)).files
     assert (file.path, file.filename, file.head) == (answer.path, "ä b.png", b"png")
+    folder = await work.carry_out(Allocate(T, MINE, ("a", "b"), ""))
+    assert folder == Allocated(os.path.join(work.folders(MINE).out, "a", "b"))
+    assert os.path.isdir(os.path.join(work.folders(MINE).out, "a", "b"))
 
 
-@pytest.mark.parametrize("filename", ["", ".", "..", "a/b", "/a", "a\0", "\ud800", "../x"])
+@pytest.mark.parametrize("filename", [".", "..", "a/b", "/a", "a\0", "\ud800", "../x"])
 async def test_file_names_are_one_component(filename: str, tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
     await store(blobs, "b", b"content")
-    for order in (Allocate(T, MINE, THING, filename), Materialize(T, MINE, "b", THING, filename)):
+    for order in (
+        Allocate(T, MINE, (THING,), filename),
+        Allocate(T, MINE, (filename,), "f"),
+        Materialize(T, MINE, "b", THING, filename),
+    ):
         answer = await work.carry_out(order)
         assert isinstance(answer, StorageFailed)
         assert answer.reason.startswith("got the file name")
@@ -264,8 +309,7 @@ async def test_names_that_were_not_minted_are_our_own_mistake(
 ) -> None:
     work = build(tmp_path, blobs)
     for order in (
-        Allocate(T, "..", THING, "f"),
-        Allocate(T, MINE, "..", "f"),
+        Allocate(T, "..", (THING,), "f"),
         Materialize(T, MINE, "b", "../..", "f"),
         Sweep(".."),
         Sweep(MINE + "\n"),
@@ -401,7 +445,7 @@ async def test_nothing_is_written_through_a_link_of_the_upstream(level: str, tmp
             os.symlink(outside / os.path.basename(folder), folder)
         elif level == "own":
             os.symlink(outside / os.path.basename(folder) / THING, os.path.join(folder, THING))
-    for order in (Allocate(T, MINE, THING, "f"), Materialize(T, MINE, "b", THING, "f")):
+    for order in (Allocate(T, MINE, (THING,), "f"), Materialize(T, MINE, "b", THING, "f")):
         assert await work.carry_out(order) == StorageFailed(os.strerror(errno.ENOTDIR))
     assert [path for path in outside.rglob("*") if not path.is_dir()] == []
 

@@ -64,6 +64,12 @@ def test_on_stdio_what_tools_write_is_read_and_handed_back(tmp_path: Path) -> No
         assert session.exchange(read)["contents"][0]["text"] == "made"
         again = call_message(4, "read", options={"deep": [artifact["artifact_uri"]]})
         assert text_of(session.exchange(again)) == "made"
+        tool = f"{Path(FILER).stem}_py_put_file"
+        begun = session.exchange(call_message(5, tool, filename="a.txt", text="one, ", more=True))
+        token = begun["structuredContent"]["upload_id"]
+        put = session.exchange(call_message(6, tool, filename="a.txt", base64="dHdv", append_to=token))
+        read_put = call_message(7, "read", options={"deep": [put["structuredContent"]["upload_handle"]]})
+        assert text_of(session.exchange(read_put)) == "one, two"
         wrapped.write(end=True)
         assert wrapped.wait_exit() == 0
     assert list(tmp_path.iterdir()) == [], "nothing is left in the folder that it was started in"

@@ -161,8 +161,8 @@ def tools(world: Driver, client: Client, params: str | None = None, listed: str 
 def test_the_helper_tool_is_listed_first_and_on_the_first_page_only() -> None:
     world, client = filing()
     listed = '{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"n"}'
-    assert tools(world, client, None, listed) == [HELPER, "a"]
-    assert tools(world, client, "{}", listed) == [HELPER, "a"]
+    assert tools(world, client, None, listed) == ["files_1_put_file", HELPER, "a"]
+    assert tools(world, client, "{}", listed) == ["files_1_put_file", HELPER, "a"]
     assert tools(world, client, '{"cursor":"n"}', listed) == ["a"]
 
 
@@ -242,7 +242,7 @@ def test_the_proxys_capabilities_are_declared_and_the_servers_stay(given: str) -
 def test_lists_the_server_does_not_have_are_answered_without_it() -> None:
     world, client = filing(capabilities="{}")
     listed = outcome(world, client.request("1", "tools/list"))
-    assert [tool["name"] for tool in listed["tools"]] == [HELPER]
+    assert [tool["name"] for tool in listed["tools"]] == ["files_1_put_file", HELPER]
     listed = outcome(world, client.request("2", "resources/list"))
     assert [entry["uri"] for entry in listed["resources"]] == ["doc://upload_workflow.md"]
     assert outcome(world, client.request("3", "resources/templates/list")) == {"resourceTemplates": []}
@@ -725,7 +725,7 @@ def test_an_output_argument_is_given_a_place_and_what_is_there_is_taken(wanted: 
     channel = call(client, "write", **({"out": wanted} if wanted else {}), n=1)
     assert not world.unread
     allocate = world.only(Allocate)
-    expected = {None: f"artifact-{allocate.artifact[:8]}", "shots/ü.png": "ü.png", "/etc/passwd.png": "passwd.png"}
+    expected = {None: f"artifact-{allocate.folders[0][:8]}", "shots/ü.png": "ü.png", "/etc/passwd.png": "passwd.png"}
     assert allocate.filename == expected[wanted]
     world.store(allocate.ticket, Allocated(path="/w/out/x/ü.png"))
     sent = world.take_sent("tools/call")
@@ -735,7 +735,7 @@ def test_an_output_argument_is_given_a_place_and_what_is_there_is_taken(wanted: 
     assert collect.sources == (FileSource(candidates=("/w/out/x/ü.png",), stamp="s"),)
     save_all(world, world.store(collect.ticket, Collected(files=(taken("/w/out/x/ü.png"),))))
     described = outcome(world, channel)["_meta"]["artifact"]
-    assert described["artifact_id"] == allocate.artifact
+    assert (described["artifact_id"],) == allocate.folders
     assert described["filename"] == "ü.png"
 
 
@@ -802,6 +802,7 @@ def test_the_content_itself_is_added_where_the_adapter_says_so() -> None:
     ],
 )
 def test_nothing_found_leaves_the_result_as_it_is_and_says_why(text: str, reason: str) -> None:
+    """A file that was not taken is also told in the content, which models are shown."""
     world, client = filing()
     channel = call(client, "say")
     world.answer(world.take_sent("tools/call"), text)
@@ -811,6 +812,8 @@ def test_nothing_found_leaves_the_result_as_it_is_and_says_why(text: str, reason
     assert found["_meta"].pop("artifact_error") == reason
     expected = json.loads(text)
     expected.setdefault("_meta", {})
+    if reason == "no such file":
+        assert found["content"].pop() == {"type": "text", "text": "Not transferred: no such file."}
     assert found == expected
     assert not world.every(Save)
 

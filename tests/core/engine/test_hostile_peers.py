@@ -264,7 +264,11 @@ def test_requests_before_the_handshake_wait_for_it_and_are_asked_of_the_server()
     assert not world.sent[client.pipe]
     world.start_server()
     world.answer(world.take_sent("tools/list"), '{"tools":[{"name":"eat","inputSchema":{}}]}')
-    assert [tool["name"] for tool in list(world.frames(client.pipe))[-1]["result"]["tools"]] == [HELPER, "eat"]
+    assert [tool["name"] for tool in list(world.frames(client.pipe))[-1]["result"]["tools"]] == [
+        "f_put_file",
+        HELPER,
+        "eat",
+    ]
     assert world.was_sent("resources/read")
 
 

@@ -18,6 +18,7 @@ from stateless_driving import tables
 
 EATS = UploadConsumer(tools=("eat",), file_path_argument="file")
 HELPER = "s_get_upload_url"
+PUT = "s_put_file"
 GUIDE = "doc://upload_workflow.md"
 
 
@@ -91,7 +92,9 @@ def test_uploads_need_an_http_listener() -> None:
     channel = client.request("1", "tools/call", json.dumps({"name": HELPER}))
     found = world.only_message(channel)["result"]
     assert found["isError"] is True
-    assert found["content"][0]["text"] == "Uploads need an HTTP listener, and this proxy has none."
+    assert found["content"][0]["text"] == (
+        "Upload links need an HTTP listener, and this proxy has none: call s_put_file with the file's content."
+    )
 
 
 @pytest.mark.parametrize("takes", [True, False])
@@ -131,7 +134,7 @@ def test_undeclared_lists_are_answered_by_the_proxy(method: str, has: bool) -> N
         return
     result = files.only_message(channel)
     if method == "tools/list":
-        assert [tool["name"] for tool in result["tools"]] == [HELPER]
+        assert [tool["name"] for tool in result["tools"]] == [PUT, HELPER]
     elif method == "resources/list":
         assert [entry["uri"] for entry in result["resources"]] == [GUIDE]
     else:
@@ -165,7 +168,7 @@ def test_the_helper_is_on_the_first_page_of_tools(page: str) -> None:
     channel = files.client.request("1", "tools/list", "{}" if page == "first" else '{"cursor":"2"}')
     files.world.answer(files.world.take_sent("tools/list"), '{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}')
     names = [tool["name"] for tool in files.only_message(channel)["tools"]]
-    assert sorted(names) == sorted(["x", *[HELPER] * (page == "first")])
+    assert sorted(names) == sorted(["x", *[HELPER, PUT] * (page == "first")])
 
 
 @pytest.mark.parametrize(("page", "cursor"), [("last", None), ("last", "null"), ("earlier", '"n"')])

@@ -109,7 +109,7 @@ def test_a_file_is_good_at_every_server_of_the_session_and_at_no_other(era: Era)
     artifact = makes(alice, alpha, starts=era is Era.STATELESS)
     is_fed(alice, beta, artifact)
     told = is_refused(bob, beta, handle, starts=era is Era.HANDSHAKE)
-    assert "call beta__beta_get_upload_url" in told.lower(), told
+    assert "call beta__beta_put_file with its content, or beta__beta_get_upload_url" in told, told
     is_refused(bob, beta, artifact)
     if era is Era.HANDSHAKE:  # without sessions, all files of a principal are good for it
         is_refused(alice2, beta, handle, starts=True)
@@ -154,7 +154,9 @@ def test_the_upload_helper_goes_by_the_name_that_clients_have() -> None:
         server.is_greeted(able=CAN)
         server.answers(server.is_asked("tools/list"), {"tools": [{"name": "eat", "inputSchema": {"type": "object"}}]})
     tools = {tool["name"]: tool for tool in outcome(alice, listed)["tools"]}
-    assert f"call alpha__alpha_{HELPER}," in tools["alpha__eat"]["description"]
+    assert (
+        f"call alpha__alpha_put_file with its content, or alpha__alpha_{HELPER}" in tools["alpha__eat"]["description"]
+    )
     guide = alice.asks("resources/read", {"uri": "beta+doc://upload_workflow.md"})
     assert f"Call `beta__beta_{HELPER}`" in outcome(alice, guide)["contents"][0]["text"]
 

@@ -11,7 +11,7 @@ from isthmus.core.base.plan import Deliver, UploadConsumer
 from isthmus.core.files.calls.arguments import (
     REFERENCES_MAX,
     ArgumentProblem,
-    deliver,
+    deliveries,
     embedded,
     find_references,
     form,
@@ -20,6 +20,7 @@ from isthmus.core.files.calls.arguments import (
     tool_named,
 )
 from isthmus.core.files.store.handles import format_artifact, format_upload
+from isthmus.core.jsonrpc.splice import splice
 
 IDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 SID, UID = "a" * 32, "b" * 32
@@ -33,9 +34,10 @@ def consumer(path: str | tuple[str, ...], **more: object) -> UploadConsumer:
 
 def delivered(params: bytes, path: str | tuple[str, ...], **more: object) -> bytes:
     used = consumer(path, **more)
-    found = find_references(params, (used,), helper="h")
-    return deliver(
-        params, [(reference, form(reference.deliver, f"/up/{n}/é a.txt")) for n, reference in enumerate(found)]
+    found = find_references(params, (used,), how="call h")
+    return splice(
+        params,
+        deliveries([(one, form(one.deliver, f"/up/{n}/é a.txt")) for n, one in enumerate(found)]),
     )
 
 
@@ -78,7 +80,7 @@ def test_another_scheme_can_be_configured() -> None:
 
 def test_artifacts_are_taken_everywhere() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE, ARTIFACT]}}).encode()
-    upload, artifact = find_references(params, (consumer("p"),), helper="h")
+    upload, artifact = find_references(params, (consumer("p"),), how="call h")
     assert (upload.kind, upload.uid, upload.label) == ("upload", UID, "p[0]")
     assert (artifact.kind, artifact.uid, artifact.label) == ("artifact", "c" * 32, "p[1]")
     assert artifact.text == ARTIFACT
@@ -97,7 +99,7 @@ def test_artifacts_are_taken_everywhere() -> None:
 )
 def test_a_handle_written_as_a_file_uri_is_delivered_as_one(given: Deliver, wanted: Deliver) -> None:
     params = json.dumps({"arguments": {"p": [f"file://{HANDLE}", f"file://{ARTIFACT}", HANDLE]}}).encode()
-    found = find_references(params, (consumer("p", deliver=given),), helper="h")
+    found = find_references(params, (consumer("p", deliver=given),), how="call h")
     assert [reference.deliver for reference in found] == [wanted, wanted, given]
     assert [reference.kind for reference in found] == ["upload", "artifact", "upload"]
 
@@ -106,13 +108,13 @@ def test_several_arguments_and_consumers_are_searched_and_each_place_is_found_on
     params = json.dumps({"arguments": {"b": [HANDLE], "a": HANDLE, "c": ARTIFACT}}).encode()
     first = consumer(("a", "b", "b[*]"), deliver=Deliver.FILE_URI)
     second = consumer(("b[*]", "c"))
-    found = find_references(params, (first, second), helper="h")
+    found = find_references(params, (first, second), how="call h")
     assert [(reference.label, reference.deliver) for reference in found] == [
         ("b[0]", Deliver.FILE_URI),
         ("a", Deliver.FILE_URI),
         ("c", Deliver.PATH),
     ]
-    put = deliver(params, [(reference, reference.label) for reference in found])
+    put = splice(params, deliveries([(reference, reference.label) for reference in found]))
     assert json.loads(put) == {"arguments": {"b": ["b[0]"], "a": "a", "c": "c"}}
 
 
@@ -173,10 +175,10 @@ def test_all_but_the_handles_keeps_its_bytes(ids: list[tuple[str, str]], before:
     handles = [json.dumps(format_upload(sid, uid)).encode() for sid, uid in ids]
     listed = (b"," + space).join(handles)
     params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
-    found = find_references(params, (consumer("p"),), helper="h")
+    found = find_references(params, (consumer("p"),), how="call h")
     assert [(reference.sid, reference.uid) for reference in found] == ids
-    assert deliver(params, [(reference, reference.text) for reference in found]) == params
-    moved = deliver(params, [(reference, "/x") for reference in found])
+    assert splice(params, deliveries([(reference, reference.text) for reference in found])) == params
+    moved = splice(params, deliveries([(reference, "/x") for reference in found]))
     assert moved == params.replace(listed, (b"," + space).join([b'"/x"'] * len(ids)))
 
 
@@ -200,7 +202,7 @@ def test_all_but_the_handles_keeps_its_bytes(ids: list[tuple[str, str]], before:
 )
 def test_anything_else_is_named_shown_and_explained(arguments: bytes, path: str, named: str, shown: str) -> None:
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":%b}' % arguments, (consumer(path),), helper="files_get_upload_url")
+        find_references(b'{"arguments":%b}' % arguments, (consumer(path),), how="call files_get_upload_url")
     text = str(caught.value)
     assert text.startswith(named)
     assert shown in text
@@ -210,12 +212,12 @@ def test_anything_else_is_named_shown_and_explained(arguments: bytes, path: str,
 def test_two_values_for_one_argument_are_refused() -> None:
     params = b'{"arguments":{"path":"/etc/passwd","path":"%b"}}' % HANDLE.encode()
     with pytest.raises(ArgumentProblem, match="twice"):
-        find_references(params, (consumer("path"),), helper="h")
+        find_references(params, (consumer("path"),), how="call h")
 
 
 def test_long_values_are_shown_in_part() -> None:
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":{"p":"%b"}}' % (b"x" * 100_000), (consumer("p"),), helper="h")
+        find_references(b'{"arguments":{"p":"%b"}}' % (b"x" * 100_000), (consumer("p"),), how="call h")
     assert len(str(caught.value)) < 500
 
 
@@ -231,7 +233,7 @@ def test_long_values_are_shown_in_part() -> None:
 def test_a_value_is_shown_up_to_80_characters(value: bytes, shown: str) -> None:
     """An ellipsis stands for the rest."""
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":{"p":%b}}' % value, (consumer("p"),), helper="h")
+        find_references(b'{"arguments":{"p":%b}}' % value, (consumer("p"),), how="call h")
     assert f" {shown}" in str(caught.value)
     assert f"{shown}…" not in str(caught.value)
     assert str(caught.value).isprintable()
@@ -241,10 +243,10 @@ def test_a_value_is_shown_up_to_80_characters(value: bytes, shown: str) -> None:
 
 def test_the_number_of_handles_is_bounded() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE] * REFERENCES_MAX}}).encode()
-    assert len(find_references(params, (consumer("p"),), helper="h")) == REFERENCES_MAX
+    assert len(find_references(params, (consumer("p"),), how="call h")) == REFERENCES_MAX
     params = json.dumps({"arguments": {"p": [HANDLE] * (REFERENCES_MAX + 1)}}).encode()
     with pytest.raises(ArgumentProblem, match=f"at most {REFERENCES_MAX}"):
-        find_references(params, (consumer("p"),), helper="h")
+        find_references(params, (consumer("p"),), how="call h")
 
 
 @pytest.mark.parametrize(

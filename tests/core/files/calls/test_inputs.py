@@ -154,7 +154,8 @@ def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
     handle = f"upload://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
         f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another session. "
-        "Call s_get_upload_url, upload the file, and pass the handle from its response."
+        "Upload the file again: call s_put_file with its content, or s_get_upload_url and POST the file to the "
+        "upload_url it gives, and pass the upload handle from the response."
     )
 
 

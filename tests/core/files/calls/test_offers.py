@@ -20,6 +20,7 @@ from isthmus.core.files.calls.offers import (
     extend_resources,
     extend_tools,
     helper_name,
+    put_name,
     resource_contents,
     resource_entry,
     upload_offer,
@@ -27,6 +28,7 @@ from isthmus.core.files.calls.offers import (
     workflow_entry,
     workflow_text,
 )
+from isthmus.core.files.calls.upload_tools import UploadTools
 from isthmus.core.jsonrpc.splice import elements, members, take
 
 SID, UID = "a" * 32, "b" * 32
@@ -53,6 +55,7 @@ def tool(name: str, schema: object, **more: object) -> dict[str, object]:
 )
 def test_the_helper_is_named_after_its_server(server_id: str, name: str) -> None:
     assert helper_name(server_id) == name
+    assert put_name(server_id) == name.replace("get_upload_url", "put_file")
 
 
 def test_the_helper_comes_first_on_the_first_page() -> None:
@@ -415,7 +418,13 @@ def test_contents_are_text_if_possible(mime: str, data: bytes, member: str, valu
 
 
 def test_the_guide_names_the_helper() -> None:
-    assert "`files_1_get_upload_url`" in workflow_text("files_1_get_upload_url")
+    text = workflow_text(UploadTools("files_1_put_file", "files_1_get_upload_url"))
+    assert "`files_1_get_upload_url`" in text and "`files_1_put_file`" in text
+
+
+def test_the_guide_names_no_links_where_nothing_listens() -> None:
+    text = workflow_text(UploadTools("files_1_put_file", ""))
+    assert "`files_1_put_file`" in text and "upload_url" not in text and "POST" not in text
 
 
 @pytest.mark.parametrize("described", [5, None, ["x"], {"text": "x"}])
@@ -482,10 +491,11 @@ def test_the_schema_and_description_of_the_helper() -> None:
     }
     assert helper["outputSchema"] == {"type": "object", "additionalProperties": True}
     assert helper["description"] == (
-        "Gives a signed link for sending local files to files-1. Call this before any tool of this server that takes a "
-        "file: POST the files to upload_url as multipart/form-data (example_curl shows how), then pass the "
-        "upload_handles of the response where the tool asks for a path. A link works for one successful request and "
-        "expires after a short while; ask for a new one each time."
+        "Gives a signed link for sending local files to files-1, also large ones. Call this before any tool of this "
+        "server that takes a file: POST the files to upload_url as multipart/form-data (example_curl shows how), then "
+        "pass the upload_handles of the response where the tool asks for a path. A link works for one successful "
+        "request and expires after a short while; ask for a new one each time. If you cannot make HTTP requests, or "
+        "have the content as text, call files_1_put_file instead."
     )
 
 
@@ -503,12 +513,13 @@ def test_the_schema_and_description_of_the_helper() -> None:
 def test_the_exact_notes(accept_other: bool, deliver: Deliver, note: str) -> None:
     adapter = consumer("p", accept_other=accept_other, deliver=deliver)
     (found,) = listed(adapted(adapter), tool("up", {"properties": {"p": {"type": "string", "description": "A."}}}))
-    what = "upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs"
+    what = "upload:// handles (get them with files_1_put_file or files_1_get_upload_url) and artifact:// URIs"
     assert found["inputSchema"]["properties"]["p"]["description"] == f"A.\n\n{note.format(what)}"
     verb, instead = ("may be", "as well as") if accept_other else ("are", "not")
     assert found["description"] == (
-        f"Files {verb} passed as upload:// handles, {instead} as local paths or content: call files_1_get_upload_url, "
-        "send the file to the link it gives, and pass the handle from the response."
+        f"Files {verb} passed as upload:// handles, {instead} as local paths or content: call files_1_put_file with "
+        "its content, or files_1_get_upload_url and POST the file to the upload_url it gives, and pass the upload "
+        "handle from the response."
     )
 
 

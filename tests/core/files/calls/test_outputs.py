@@ -21,7 +21,7 @@ from isthmus.core.base.plan import (
     SharedFolder,
 )
 from isthmus.core.base.storage import Collect, Discard, Fetch, Forget, Save, Saved, StorageFailed, Survey
-from isthmus.core.files.calls.outputs import CLOCK_SLACK_S
+from isthmus.core.files.calls.selection import CLOCK_SLACK_S
 from stateless_driving import tables
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
