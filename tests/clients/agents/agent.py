@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 
 class Agent(Protocol):
-    """What the agent loop of a framework does with a server: each method returns what the model is shown."""
+    """A server as the agent loop of a framework uses it: each method returns what the model is shown."""
 
     async def tools(self) -> list[dict[str, Any]]:
         """Returns `name`, `description` and `parameters` (a JSON Schema) of each tool."""
