@@ -8,6 +8,7 @@ least of several readings: the steps of compiled code, where most of the work is
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +20,8 @@ from isthmus.core.base.revisions import LEGACY
 from isthmus.core.bridge import errors, request_meta, results
 from isthmus.core.files.calls import claims, mentions, paths_in_text, tool_hints
 from isthmus.core.files.calls.arguments import ArgumentProblem
-from isthmus.core.files.calls.path_rewriter import KnownPath, reword_result, reword_text
+from isthmus.core.files.calls.path_rewriter import KnownPath, Reworder, reword_result, reword_text
+from isthmus.core.files.calls.session_paths import SessionPaths
 from isthmus.core.files.store.filenames import safe_filename
 from isthmus.core.jsonrpc import append, envelope, equality, splice
 from isthmus.core.jsonrpc.bounds import replace_lone_surrogates
@@ -81,6 +83,7 @@ def read_result(data: bytes) -> None:
         results.to_modern("tools/call", result, server_info=None)
         results.to_legacy("tools/call", result, client=OLD, server=NEW)
         reword_result(result, KNOWN, "/w/s", ("/w/s",), None)
+    SESSION_PATHS.removed(json.dumps(data.decode(errors="replace")).encode())
 
 
 def read_tools(data: bytes) -> None:
@@ -150,6 +153,7 @@ KNOWN: Final = (
     KnownPath(("/w/s/out/a.png", "/w/s/a.png"), "artifact://sessions/1/2/a.png", has_name=True),
     KnownPath(("/tmp/a",), "artifact://sessions/1/3/a", has_name=True),
 )
+SESSION_PATHS: Final = SessionPaths({"/x/tmp": "/session"}, Reworder(KNOWN, "/w/s", ("/x/tmp",)))
 UPGRADE: Final = (
     (b"upgrade", b"websocket"),
     (b"connection", b"Upgrade"),

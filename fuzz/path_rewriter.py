@@ -1,7 +1,7 @@
 """A tool returns any result: rewriting its paths changes strings only, is complete after one pass, and keeps it valid.
 
 The input is an output schema, a newline, and a result. Accepted outcomes: the unchanged result, if it cannot be read;
-or a result of the same shape, in which only string values differ. Its structured content is as valid under the schema
+or a result of the same shape, in which only strings differ. Its structured content is as valid under the schema
 as before, according to the jsonschema package, and rewriting it again changes nothing.
 """
 
@@ -22,9 +22,9 @@ CWD, FOLDERS = "/w/s", ("/w/s",)
 
 
 def shape(value: Any) -> Any:
-    """Returns the value with each string but the keys replaced by an empty one."""
+    """Returns the value with each string replaced by an empty one, and each object by the values of its members."""
     if isinstance(value, dict):
-        return {key: shape(below) for key, below in value.items()}
+        return [{}, *map(shape, value.values())]
     if isinstance(value, list):
         return [shape(below) for below in value]
     return "" if isinstance(value, str) else value

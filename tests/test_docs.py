@@ -366,6 +366,8 @@ def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
         expose_as_resource=True,
         expires_at_unix=0.0,
         download_url="http://h/",
+        version=2,
+        replaces="artifact://",
     )
     sent = json.loads(artifact.attach(b'{"content":[]}', [one], resource_links=True))
     assert_same_shape(shapes.pop("artifact"), sent["_meta"]["artifact"], ordered=False)

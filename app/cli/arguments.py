@@ -239,6 +239,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="with --files: folder, beside the session's own, whose files are taken in when a tool names them",
     )
+    wrap.add_argument(
+        "--links",
+        choices=("both", "resource_link", "text"),
+        help="with --files: how results lead to the files: by resource_link blocks, texts, or both; default both. text "
+        "is for clients that fail at a resource_link, as those of AutoGen and Semantic Kernel do",
+    )
     wrap.add_argument("--storage", metavar="DIR", help="keep files and records there; default: until it ends")
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")

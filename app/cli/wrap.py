@@ -6,15 +6,17 @@ import argparse
 import functools
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
+from ...core.base.plan import Links
 from ...transports.base.tokens import TokensOf
 from ..base import logs
 from ..base.errors import ConfigError
+from ..config.file_settings import Files
 from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
 from ..config.tls_settings import Tls
 from ..config.value_checks import check_selection
@@ -87,7 +89,7 @@ def _to_server(
         tools=tools,
         tasks=ServerTasks(offer=options.tasks) if is_inspected else ServerTasks(),
         share=options.share,
-        files="auto" if options.files else "none",
+        files=_files(options),
         artifact_roots=roots,
         unix_socket=unix_socket,
     )
@@ -167,6 +169,14 @@ def may_log_in(server: Server) -> bool:
     sets = [*upstream.headers, *(sent for _, sent in upstream.passes)]
     is_free = server.inspect and not any(name.lower() == "authorization" for name in sets)
     return is_free and (upstream.url or "").startswith(("http", "sse+", "ws"))
+
+
+def _files(options: argparse.Namespace) -> Files | Literal["auto", "none"]:
+    if options.links is None:
+        return "auto" if options.files else "none"
+    if not options.files:
+        raise ConfigError("got --links without --files, expected it with --files only")
+    return Files(links=Links(options.links))
 
 
 def _artifact_roots(options: argparse.Namespace) -> tuple[str, ...]:

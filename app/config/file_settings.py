@@ -6,11 +6,15 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from ...core.base.plan import Deliver, LocatorMode
+from ...core.base.plan import Deliver, Links, LocatorMode
 from ..base.sizes import KIB
 from .value_types import InlineSize, Texts, about
 
 NAMES: Final = "Names of tools, or patterns with *, ? and [...]."
+LINKS: Final = (
+    "How results lead to an artifact: a resource_link block, a text with its URI or download link, or both. text is "
+    "for clients that turn a result with a resource_link into an error, as those of AutoGen and Semantic Kernel do."
+)
 
 
 class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="upload_consumer"):
@@ -96,6 +100,7 @@ class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_
     inline_text_bytes: Annotated[
         InlineSize, about("Add text files of at most so many bytes to the result as a block; 0: none, at most 1Mi.")
     ] = 0
+    links: Annotated[Links, about(LINKS)] = Links.BOTH
 
 
 Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
@@ -112,6 +117,7 @@ class Files(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         InlineSize, about("Add text files of at most so many bytes to results as blocks; 0: none, at most 1Mi.")
     ] = 32 * KIB
     expose_as_resource: Annotated[bool, about("List the artifacts among the session's resources.")] = True
+    links: Annotated[Links, about(LINKS)] = Links.BOTH
 
 
 class SharedFolder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -271,6 +271,7 @@ def _auto_files(server: Server) -> AutoFiles | None:
         rewrite_text=files.rewrite_text,
         inline_text_bytes=files.inline_text_bytes,
         expose_as_resource=files.expose_as_resource,
+        links=files.links,
     )
 
 
@@ -325,4 +326,5 @@ def _producer(adapter: ArtifactProducerAdapter) -> ArtifactProducer:
         move=adapter.move,
         rewrite_text=adapter.rewrite_text,
         inline_text_bytes=adapter.inline_text_bytes,
+        links=adapter.links,
     )

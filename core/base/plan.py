@@ -140,6 +140,14 @@ class LocatorMode(enum.Enum):
     CHANGED = "changed"
 
 
+class Links(enum.Enum):
+    """The form in which a result leads to an artifact. See FILES 2.4."""
+
+    BOTH = "both"
+    RESOURCE_LINK = "resource_link"  # a block of that type; a text only where there can be none
+    TEXT = "text"  # text blocks only, for clients that fail at a block of that type
+
+
 class OutputLocator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The places in a result or in the arguments that name the files a tool has written."""
 
@@ -174,6 +182,7 @@ class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Replace the paths of stored files in the result by their artifact URIs."""
     inline_text_bytes: Count = 0
     """Add a text file of at most so many bytes to the result as a block."""
+    links: Links = Links.BOTH
 
 
 class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +192,7 @@ class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
     rewrite_text: bool = True
     inline_text_bytes: Count = 32 * 1024
     expose_as_resource: bool = True
+    links: Links = Links.BOTH
 
 
 class SharedFolder(msgspec.Struct, frozen=True):

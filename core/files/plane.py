@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
+
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.plan import ServerPlan
 from ..bridge.content import tool_error
 from ..jsonrpc import envelope as rpc
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeState
 from ..state.interceptor import Interceptor
@@ -31,6 +34,11 @@ from .resources import ArtifactResources, is_own
 from .store import handles
 from .store.store import FileStore
 
+SHOWN: Final = ("tools/call", "prompts/get", "resources/read")
+"""Requests whose results have no paths of the session's folders, with `files: auto`. URIs in lists of resources stay:
+they are what the server answers to."""
+TOLD: Final = ("notifications/progress", "notifications/message")
+"""Notifications without them."""
 SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
 
 
@@ -134,7 +142,19 @@ class FilePlane(Interceptor):
         extended = self._extended(link, exchange, result)
         if extended is not None:
             return extended
-        return None if self._calls.receive_result(exchange, result) else result
+        if self._calls.receive_result(exchange, result):
+            return None
+        return self._calls.without_paths(link, result) if exchange.method in SHOWN else result
+
+    def receive_error(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
+        return self._calls.without_paths(link, error)
+
+    def adapt_notification(self, link: Link, frame: Frame) -> Frame:
+        """Removes the paths of the session's folders from what a server tells during a call."""
+        if frame.method not in TOLD or frame.params is None:
+            return frame
+        params = self._calls.without_paths(link, frame.params)
+        return frame if params is frame.params else msgspec.structs.replace(frame, params=params)
 
     def _extended(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         """Returns a list result with the entries of the proxy added; None if there is nothing to add."""
@@ -185,6 +205,9 @@ class FilePlane(Interceptor):
         elif not self._has(link, "resources"):
             self._resources.miss(link, exchange, uri)
         else:
+            real = self._calls.with_path(link, uri)
+            if real != uri:
+                exchange.replace_params(set_member(exchange.params or b"{}", "uri", msgspec.json.encode(real)))
             return False
         return True
 

@@ -152,6 +152,8 @@ class Dispatcher:
     def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         if frame.method == "notifications/tools/list_changed":
             self._tool_discovery.forget(link)
+        for adapt_notification in link.interceptors.adapt_notification:
+            frame = adapt_notification(link, frame)
         try:
             for receive_notification in link.interceptors.receive_notification:
                 if receive_notification(link, frame, related):

@@ -95,6 +95,10 @@ class Interceptor:
         """Returns the error of a request for its client."""
         raise NotImplementedError
 
+    def adapt_notification(self, link: Link, frame: Frame) -> Frame:
+        """Returns a notification of the server as all that handle it are to see it."""
+        raise NotImplementedError
+
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
         """Handles a notification of the server. True if no other reader gets it. `related` is the request on whose
         stream it came.
@@ -182,6 +186,7 @@ class Interceptors:
         self.receive_response = self._down(Interceptor.receive_response)
         self.receive_result = self._down(Interceptor.receive_result)
         self.receive_error = self._down(Interceptor.receive_error)
+        self.adapt_notification = self._down(Interceptor.adapt_notification)
         self.receive_notification = self._down(Interceptor.receive_notification)
         self.receive_unexpected = self._down(Interceptor.receive_unexpected)
         self.cancel = self._up(Interceptor.cancel)

@@ -129,7 +129,7 @@ def artifact_of(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the blocks that a result gains for artifacts."""
+    """Returns the blocks that a result gains for artifacts, whose URIs its own texts have not."""
     links = [
         {
             "type": "resource_link",
@@ -141,8 +141,10 @@ def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
         for one in artifacts
         if one["expose_as_resource"]
     ]
-    template = "{} ({} bytes) can be downloaded from {}"
-    lines = [template.format(one["filename"], one["size_bytes"], one["download_url"]) for one in artifacts]
+    lines: list[str] = []
+    for one in artifacts:
+        more = f" (version {one['version']}; replaces {one['replaces']})" if "replaces" in one else ""
+        lines.append(f"{one['artifact_uri']}{more}, download: {one['download_url']}")
     return [*links, *({"type": "text", "text": line} for line in lines)]
 
 
@@ -727,12 +729,12 @@ def test_features_that_are_off_are_absent(tmp_path: Path) -> None:
             arguments = written("x.txt", "x")
             result = client.call("by_usual_regex", arguments)
             artifact = artifact_of(result)
-            assert result["content"] == arguments["reply"]["content"]
+            assert result["content"] == [*arguments["reply"]["content"], *saying(artifact["artifact_uri"])["content"]]
             assert artifact["expose_as_resource"] is False
             assert "download_url" not in artifact
             assert client.listed() == []
             sid, aid = artifact["artifact_uri"].split("/")[3:5]
-            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?mcp_artifact_exp=9999999999&mcp_artifact_sig={'0' * 64}"
+            path = f"/artifacts/files-1/{sid}/{aid}/x.txt?exp=9999999999&sig={'0' * 22}"
             assert fetch(proxy.base_url + path).status == 404
 
             offer = client.offer()

@@ -226,7 +226,7 @@ async def test_a_link_opens_what_it_was_made_for_and_nothing_else(client: Client
     second = artifact_of(await call(client, "browser_take_screenshot", filename="second.png"))
     url = first["download_url"]
     base, _, query = url.partition("?")
-    expiry = query.partition("mcp_artifact_exp=")[2].partition("&")[0]
+    expiry = query.partition("exp=")[2].partition("&")[0]
     last = "1" if url.endswith("0") else "0"
     forged = {
         "flipped signature": url[:-1] + last,
@@ -236,7 +236,7 @@ async def test_a_link_opens_what_it_was_made_for_and_nothing_else(client: Client
         "other session": url.replace(urlsplit(url).path.split("/")[3], "0" * 32),
         "longer life": url.replace(f"exp={expiry}", f"exp={int(expiry) + 1}"),
         "past": url.replace(f"exp={expiry}", f"exp={int(expiry) - 10_000_000}"),
-        "no signature": base + f"?mcp_artifact_exp={expiry}",
+        "no signature": base + f"?exp={expiry}",
         "no query": base,
         "signature of another": base + "?" + second["download_url"].partition("?")[2],
     }

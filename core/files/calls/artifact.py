@@ -1,6 +1,7 @@
 """Artifacts in results: what a result says it wrote, and how the artifacts made of that are described in it.
 
-`locate` lists what a result names or holds. `attach` adds to a result and leaves what was there byte for byte.
+`locate` lists what a result names or holds. `attach` adds to a result. What was there stays byte for byte, except that
+its first text may get a line.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ import msgspec
 
 from ...base.plan import ArtifactProducer, LocatorMode
 from ...base.storage import FileSource, Source
-from ...jsonrpc.append import add_items, add_members, readable_members
-from ...jsonrpc.splice import take
+from ...jsonrpc.append import add_items, add_members, readable_elements, readable_members, readable_text
+from ...jsonrpc.splice import Edit, Span, elements, splice, take
 from ..store.filenames import is_text
-from .claims import claims_of
+from .claims import claims_of, is_text_block
 from .paths_in_text import CANDIDATES_MAX
 
 _LATEST_UNIX: Final = 253_402_300_799  # the end of the year 9999, which is the last that RFC 3339 can write
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """A collected file, as clients see it."""
+    """A collected file, as clients see it.
+
+    Attributes:
+        version: how many artifacts were made of the same path in this session, this one included.
+        replaces: the URI of the one before it; None for the first.
+    """
 
     artifact_uri: str
     artifact_id: str
@@ -35,6 +41,8 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     expose_as_resource: bool
     expires_at_unix: float | None = None
     download_url: str | None = None
+    version: int = 1
+    replaces: str | None = None
 
 
 def locate(result: bytes, producer: ArtifactProducer, allocated: str | None, limit: int) -> list[Source]:
@@ -65,6 +73,8 @@ def attach(
     artifacts: Sequence[Artifact],
     *,
     resource_links: bool,
+    has_texts: bool = True,
+    may_extend: bool = False,
     raw: Sequence[bytes] = (),
     inline: Sequence[tuple[Artifact, str]] = (),
 ) -> bytes:
@@ -72,22 +82,30 @@ def attach(
     several.
 
     Content grows, at its end, by the blocks in `raw`, a block with the text of each artifact in `inline`, a
-    `resource_link` for each exposed artifact (with `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a
-    text with the link of each that can be downloaded. A result that is no object is returned unchanged.
+    `resource_link` for each exposed artifact (with `resource_links`: 2025-06-18 server/tools, "Resource Links"), and at
+    most one text for each: it has the download link if there is one, and the URI unless another text has it. A result
+    that is no object is returned unchanged.
 
-    With `resource_links` the text is an embedded resource under the artifact's URI. Older clients, many of which show
-    people only text blocks, get a text that begins with a line that names the artifact.
+    With `resource_links` the text in `inline` is an embedded resource under the artifact's URI. Other clients, many of
+    which show people only text blocks, get a text that begins with a line that names the artifact.
+
+    Args:
+        has_texts: False leaves out the texts of artifacts that have a `resource_link`.
+        may_extend: a URI that no text has is added to the first text, as a line. JSON stays as it is.
     """
     described = [_describe(artifact) for artifact in artifacts]
-    blocks = list(raw)
-    blocks.extend(_inlined(artifact, text, is_resource=resource_links) for artifact, text in inline)
-    if resource_links:
-        blocks.extend(_link(artifact) for artifact in artifacts if artifact.expose_as_resource)
-    blocks.extend(
-        _text_block(f"{artifact.filename} ({artifact.size_bytes} bytes) can be downloaded from {artifact.download_url}")
-        for artifact in artifacts
-        if artifact.download_url is not None
-    )
+    linked = [artifact for artifact in artifacts if resource_links and artifact.expose_as_resource]
+    inlined = [_inlined(artifact, text, is_resource=resource_links) for artifact, text in inline]
+    told = [artifact for artifact in artifacts if has_texts or artifact not in linked]
+    spans = _texts_of(result)
+    shown = [result[span.start : span.stop] for span in spans] + ([] if resource_links else inlined)
+    first = readable_text(take(result, spans[0])) if spans and may_extend else None
+    lines, texts = _told(told, shown, can_extend=first is not None and not _is_json(first))
+    if lines:
+        separator = "" if not first or first.endswith("\n") else "\n"
+        end = spans[0].stop - 1
+        result = splice(result, [Edit(end, end, msgspec.json.encode(separator + "\n".join(lines))[1:-1])])
+    blocks = [*raw, *inlined, *map(_link, linked), *map(_text_block, texts)]
     additions = {"artifact": described[0]} if described else {}
     if len(described) > 1:
         additions["artifacts"] = b"[" + b",".join(described) + b"]"
@@ -138,6 +156,9 @@ def _describe(artifact: Artifact) -> bytes:
         described["expires_at"] = _rfc3339(artifact.expires_at_unix)
     if artifact.download_url is not None:
         described["download_url"] = artifact.download_url
+    described["version"] = artifact.version
+    if artifact.replaces is not None:
+        described["replaces"] = artifact.replaces
     return msgspec.json.encode(described)
 
 
@@ -158,6 +179,49 @@ def _inlined(artifact: Artifact, text: str, *, is_resource: bool) -> bytes:
         return _text_block(f"{artifact.artifact_uri}:\n{text}")
     resource = {"uri": artifact.artifact_uri, "mimeType": artifact.mime_type, "text": text}
     return msgspec.json.encode({"type": "resource", "resource": resource})
+
+
+def _told(artifacts: Sequence[Artifact], shown: Sequence[bytes], *, can_extend: bool) -> tuple[list[str], list[str]]:
+    """Returns the lines that the first text gets, and the texts that are added.
+
+    Args:
+        shown: the JSON of the other texts.
+    """
+    lines: list[str] = []
+    added: list[str] = []
+    for artifact in artifacts:
+        uri, url = artifact.artifact_uri, artifact.download_url
+        is_named = any(uri.encode() in text for text in shown)
+        more = f" (version {artifact.version}; replaces {artifact.replaces})" if artifact.replaces else ""
+        if can_extend and (not is_named or (more and url is None)):
+            lines.append(f"File: {uri}{more}")
+            is_named, more = True, ""
+        if url is not None:
+            added.append(f"Download{more}: {url}" if is_named else f"{uri}{more}, download: {url}")
+        elif more or not is_named:
+            added.append(f"{uri}{more}")
+    return lines, added
+
+
+def _texts_of(result: bytes) -> list[Span]:
+    """Returns where the text of each text block lies."""
+    spans: list[Span] = []
+    content = readable_members(result).get("content")
+    raw = b"" if content is None else result[content.start : content.stop]
+    if content is None or not readable_elements(raw):
+        return spans
+    for start, stop in elements(raw):
+        block = raw[start:stop]
+        span = readable_members(block).get("text")
+        if span is not None and is_text_block(block) and block[span.start : span.start + 1] == b'"':
+            offset = content.start + start
+            spans.append(Span(offset + span.start, offset + span.stop))
+    return spans
+
+
+def _is_json(text: str) -> bool:
+    text = text.strip()
+    return text.startswith(("{", "[")) and text.endswith(("}", "]"))
 
 
 def _text_block(text: str) -> bytes:

@@ -107,7 +107,11 @@ class Calls:
         if auto is None:
             return None
         return OutputRule(
-            auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes
+            auto,
+            auto.expose_as_resource,
+            rewrite_text=auto.rewrite_text,
+            inline_text_bytes=auto.inline_text_bytes,
+            links=auto.links,
         )
 
     def _known_files(self, link: Link) -> KnownFiles:
@@ -176,7 +180,7 @@ class Calls:
         try:
             params = self._inputs.write(job, known)
             params = self._output_paths.write(job, params)
-            params = self._absolute_names.write(job, params, cwd_of(self._context.plan, job))
+            params = self._absolute_names.write(job, params, cwd_of(self._context.plan, link))
         except arguments.ArgumentProblem as problem:
             self._finish(job, tool_error(str(problem)))
             return True
@@ -197,7 +201,7 @@ class Calls:
         job = self._jobs.get(exchange.key)
         if job is None:
             return False
-        if cwd_of(self._context.plan, job) and self._absolute_names.learn(job, refusal):
+        if cwd_of(self._context.plan, link) and self._absolute_names.learn(job, refusal):
             job.undo_place()
             return True
         return bool(job.mentions) and self._wants_uris(link, job, refusal)
@@ -229,6 +233,14 @@ class Calls:
         if not self._missing_inputs.look(job, result, lambda advised: self._outputs.take(job, rule, advised)):
             self._outputs.take(job, rule, result)
         return True
+
+    def without_paths(self, link: Link, message: bytes) -> bytes:
+        """See `ResultRewriter`."""
+        return self._result_rewriter.without_paths(link, message)
+
+    def with_path(self, link: Link, uri: str) -> str:
+        """See `ResultRewriter`."""
+        return self._result_rewriter.with_path(link, uri)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...base.plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
+from ...base.plan import ArtifactProducer, AutoFiles, Links, LocatorMode, OutputLocator, UploadConsumer
 from ...base.storage import SeenFile
 from ...state.exchange import Exchange
 from ...state.link import Link
@@ -33,6 +33,7 @@ class OutputRule(NamedTuple):
     moves: bool = False
     rewrite_text: bool = False
     inline_text_bytes: int = 0
+    links: Links = Links.BOTH
 
     @property
     def modes(self) -> tuple[LocatorMode, ...] | None:
@@ -285,4 +286,5 @@ def rule_of(producer: ArtifactProducer) -> OutputRule:
         moves=producer.move,
         rewrite_text=producer.rewrite_text,
         inline_text_bytes=producer.inline_text_bytes,
+        links=producer.links,
     )

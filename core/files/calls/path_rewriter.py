@@ -29,7 +29,7 @@ from .schema_strings import Path, StringRules
 
 WORK_MAX: Final = 1 << 26
 """Characters searched for one result, times the names searched for: some hundred milliseconds. At it: the rest of the
-text stays as it is."""
+text stays as it is, but for the paths of the session's folders."""
 
 _HIT_WORK: Final = 8000  # the work of an occurrence beside the search, measured
 _STRING_WORK: Final = 256  # the work of a string, however short
@@ -103,7 +103,7 @@ def reword_text(
             or, if far from it, begin with the folder's name.
         called: further such folders, and what paths below them begin with.
     """
-    return _Reworder(shown, cwd, folders, called).reword(text)
+    return Reworder(shown, cwd, folders, called).reword(text)
 
 
 def reword_result(
@@ -124,7 +124,7 @@ def reword_result(
     Strings that are not reworded keep their bytes, and so does everything else. A result that cannot be read is
     returned unchanged.
     """
-    reworder = _Reworder(known, cwd, folders, called)
+    reworder = Reworder(known, cwd, folders, called)
     if not reworder.may_find(result):
         return result
     spans = readable_members(result)
@@ -141,7 +141,7 @@ def reword_result(
 # --- Text -----------------------------------------------------------------------------------------------------------
 
 
-class _Reworder:
+class Reworder:
     """Rewords the texts of one result, and counts the work that may still be done for it."""
 
     def __init__(
@@ -163,13 +163,13 @@ class _Reworder:
         for spellings in (*self._absolute.values(), *self._relative.values()):
             spellings.sort(key=lambda spelling: -len(spelling.folder))
         plain = {posixpath.normpath(folder) for folder in folders} - {"/"}
-        self._folders = {form: _shown_folder(folder, cwd) for folder in plain for form in _variants(folder)}
-        self._folders |= {form: name for folder, name in called.items() for form in _variants(folder)}
+        self._folders = {form: _shown_folder(folder, cwd) for folder in plain for form in variants(folder)}
+        self._folders |= {form: name for folder, name in called.items() for form in variants(folder)}
         self._work = WORK_MAX
 
     @staticmethod
     def _add(table: dict[str, list[_Spelling]], path: str, uri: str) -> None:
-        for form in _variants(path):
+        for form in variants(path):
             cut = form.rfind("/") + 1
             spelling = _Spelling(form[:cut], uri)
             if form[cut:] and all(spelling.folder != other.folder for other in table.setdefault(form[cut:], [])):
@@ -200,11 +200,16 @@ class _Reworder:
         return self._replaced(text, self._found(text, self._relative, is_absolute=False))
 
     def reword_key(self, text: str) -> str:
-        """Rewords a member's key. Only an absolute path is surely a path there."""
+        """Rewords a member's key, or a value that is no text. Only an absolute path is surely a path there."""
         if "/" not in text:
             return text
         text = self._replaced(text, self._found(text, self._absolute, is_absolute=True))
         return self._replaced(text, self._found_folders(text))
+
+    def reword_name(self, text: str) -> str:
+        """Rewords the name of something, which stays a name where it can."""
+        text = self._replaced(text, self._found_folders(text))
+        return self._replaced(text, self._found(text, self._absolute, is_absolute=True))
 
     def _may_search(self, text: str, names: int) -> bool:
         self._work -= (len(text) + _STRING_WORK) * names
@@ -279,7 +284,7 @@ class _Reworder:
         return "".join(pieces)
 
 
-def _variants(path: str) -> dict[str, None]:
+def variants(path: str) -> dict[str, None]:
     """Returns the path as it is in text, within URIs (as libraries and as browsers write them), and within JSON."""
     if _PLAIN.fullmatch(path):
         return dict.fromkeys((path, path.replace("/", "\\/")))
@@ -325,7 +330,7 @@ def _stands_alone(text: str, start: int, stop: int, *, is_bare: bool) -> bool:
 class _Structured:
     """The structured content of a result, and the strings in it that are replaced."""
 
-    def __init__(self, raw: bytes | None, reworder: _Reworder, schema: bytes | None) -> None:
+    def __init__(self, raw: bytes | None, reworder: Reworder, schema: bytes | None) -> None:
         self._raw = raw or b""
         self._reworder = reworder
         self._made: dict[str, str] = {}
@@ -337,7 +342,7 @@ class _Structured:
             if reworder.is_spent:
                 break
             if is_key:
-                if schema is None and (new := reworder.reword_key(old)) != old:
+                if (new := reworder.reword_key(old)) != old and rules.allow_key(path, new):
                     keys[path] = new
             elif (new := self._renew(old)) != old and rules.allow(path, old):
                 self._changes[path] = new
@@ -385,7 +390,7 @@ class _Structured:
         for (path, _, is_key), (start, stop) in zip(_walk(value), places, strict=True):
             new = (self._keys if is_key else self._changes).get(path)
             if new is not None:
-                edits.append(Edit(start, stop, _encoded(new)))
+                edits.append(Edit(start, stop, encoded_string(new)))
         return edits
 
 
@@ -430,7 +435,7 @@ def _blocks(result: bytes, span: Span) -> list[tuple[int, bytes]]:
     return [(span.start + start, raw[start:stop]) for start, stop in elements(raw)]
 
 
-def _in_block(block: bytes, reworder: _Reworder, structured: _Structured) -> Iterator[Edit]:
+def _in_block(block: bytes, reworder: Reworder, structured: _Structured) -> Iterator[Edit]:
     spans = readable_members(block)
     if is_text_block(block):
         if (span := spans.get("text")) is not None:
@@ -454,14 +459,14 @@ def _in_string(data: bytes, span: Span, renew: Callable[[str], str]) -> Iterator
     if raw.startswith(b'"'):
         old = msgspec.json.decode(raw) if b"\\" not in raw else json.loads(raw)
         if (new := renew(old)) != old:
-            yield Edit(span.start, span.stop, _encoded(new))
+            yield Edit(span.start, span.stop, encoded_string(new))
 
 
 def _shifted(edit: Edit, offset: int) -> Edit:
     return Edit(edit.start + offset, edit.stop + offset, edit.text)
 
 
-def _encoded(text: str) -> bytes:
+def encoded_string(text: str) -> bytes:
     """Returns a JSON string; halves of surrogate pairs stay, escaped."""
     try:
         return msgspec.json.encode(text)

@@ -35,6 +35,7 @@ _ENTRY_WORK: Final = 64  # an entry of an enumeration
 _BELOW: Final = ("allOf", "anyOf", "oneOf")
 _BESIDE: Final = ("not", "if", "then", "else")
 _OF_ITEMS: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
+_BY_KEY: Final = ("patternProperties", "propertyNames", "dependentSchemas", "dependentRequired", "dependencies")
 _OPAQUE: Final = ("$dynamicRef", "$recursiveRef", "extends", "disallow")
 
 _URI: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
@@ -114,6 +115,19 @@ class StringRules:
         new = self._renew(old)
         return not at.is_fixed and all(self._judges_alike(schema, old, new) for schema in at.schemas)
 
+    def allow_key(self, path: Path, new: str) -> bool:
+        """True if the key at the end of `path` may become `new`, whatever is below it."""
+        if self._is_free:
+            return True
+        at = self._places[()]
+        for depth in range(len(path)):
+            if at.is_fixed or at.is_compared or at.is_unique or self._steps > STEPS_MAX:
+                return False
+            if depth == len(path) - 1:
+                return not any(_names_keys(schema, {str(path[-1]), new}) for schema in at.schemas)
+            at = self._below(path[: depth + 1], at, path[depth])
+        return False
+
     def _below(self, path: Path, at: _At, step: str | int) -> _At:
         known = self._places.get(path)
         if known is None:
@@ -179,6 +193,13 @@ class StringRules:
                     for form in (item, self._renew(item)):
                         origins.setdefault(form, set()).add(item)
         return origins.get(self._renew(old), set()) <= {old}
+
+
+def _names_keys(schema: Mapping[str, object], keys: set[str]) -> bool:
+    """True if the schema may treat one of the keys as none other."""
+    if any(key in schema for key in _BY_KEY) or not keys.isdisjoint(_mapped(schema.get("properties", {}))):
+        return True
+    return not keys.isdisjoint(str(name) for name in _listed(schema.get("required", [])))
 
 
 def _step(value: object, step: str | int) -> object:

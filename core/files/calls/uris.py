@@ -10,6 +10,7 @@ from ...state.session import Session
 from ..store import handles
 from ..store.store import StoredArtifact, StoredUpload
 from .artifact import Artifact
+from .workspace_files import KnownFile
 
 
 def uri_of(record: StoredArtifact | StoredUpload, scheme: str = UPLOAD_SCHEME) -> str:
@@ -23,8 +24,12 @@ def uri_of(record: StoredArtifact | StoredUpload, scheme: str = UPLOAD_SCHEME) -
     return handles.format_upload(record.sid, record.uid, scheme)
 
 
-def describe(context: Context, session: Session, record: StoredArtifact) -> Artifact:
-    """Returns an artifact as it is described to the client of `session`."""
+def describe(context: Context, session: Session, record: StoredArtifact, known: KnownFile | None = None) -> Artifact:
+    """Returns an artifact as it is described to the client of `session`.
+
+    Args:
+        known: what is known of the file that it was made of.
+    """
     return Artifact(
         artifact_uri=uri_of(record),
         artifact_id=record.aid,
@@ -35,6 +40,8 @@ def describe(context: Context, session: Session, record: StoredArtifact) -> Arti
         expose_as_resource=record.is_exposed,
         expires_at_unix=record.expires_at_unix,
         download_url=link_to(context, session, record),
+        version=1 if known is None else known.version,
+        replaces=(known and known.replaces) or None,
     )
 
 

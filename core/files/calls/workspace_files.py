@@ -29,12 +29,21 @@ class KnownFile(msgspec.Struct, frozen=True):
         aid: the artifact it became; "" if it did not.
         uri: the URI that clients know it by: of that artifact, or of the stored file that it is a copy of.
         number: entries are numbered in the order they are made.
+        version: how many artifacts were made of its path.
+        latest: the URI of the last of them; "" if there is none.
+        replaces: the URI of the one before that.
     """
 
     stamp: str
     aid: str = ""
     uri: str = ""
     number: int = 0
+    version: int = 0
+    latest: str = ""
+    replaces: str = ""
+
+
+_UNKNOWN: Final = KnownFile("")
 
 
 class KnownFiles:
@@ -74,9 +83,12 @@ class KnownFiles:
 
     def note(self, file: SeenFile, aid: str = "", uri: str = "") -> None:
         """Records the file as it is now. Replaces what was known of its path, and awaits it no more."""
-        self._entries.pop(file.path, None)
+        before = self._entries.pop(file.path, _UNKNOWN)
         self.last_number += 1
-        self._entries[file.path] = KnownFile(file.stamp, aid, uri, self.last_number)
+        made = (before.version, before.latest, before.replaces)
+        if aid:
+            made = (before.version + 1, uri, before.latest)
+        self._entries[file.path] = KnownFile(file.stamp, aid, uri, self.last_number, *made)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)

@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -37,7 +38,7 @@ oldest unused link is refused from then on: 403 `bad_credential`."""
 _UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
 _ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)
 _EXPIRY: Final = re.compile(r"[1-9][0-9]{0,11}")
-_SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9_-]{22}")
 
 
 class HandleError(ValueError):
@@ -136,12 +137,13 @@ def nonce_of(query: Mapping[str, str]) -> str | None:
 def sign_download(
     key: bytes, *, server: str, sid: str, artifact: str, filename: str, expires_at_unix: int
 ) -> dict[str, str]:
-    """Returns the query parameters of a link that allows reading one artifact under one name until it expires."""
+    """Returns the query parameters of a link that allows reading one artifact under one name until it expires. Models
+    read and repeat it, so it is short."""
     assert "\n" not in filename, "file names are made safe before they are signed"
     expiry = str(expires_at_unix)
     return {
-        "mcp_artifact_exp": expiry,
-        "mcp_artifact_sig": _signature(key, "artifact", server, sid, artifact, filename, expiry),
+        "exp": expiry,
+        "sig": _shortened(_signature(key, "artifact", server, sid, artifact, filename, expiry)),
     }
 
 
@@ -155,8 +157,9 @@ def check_download(
     filename: str,
     now_unix: float,
 ) -> str | None:
-    """Returns why a download link is refused, as `check_upload` does."""
-    expiry, signature = query.get("mcp_artifact_exp"), query.get("mcp_artifact_sig")
+    """Returns why a download link is refused, as `check_upload` does. Longer names of the parameters are those of links
+    that were given out before."""
+    expiry, signature = (query.get(name, query.get(f"mcp_artifact_{name}")) for name in ("exp", "sig"))
     if expiry is None or signature is None:
         return "missing"
     return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
@@ -179,7 +182,8 @@ def check_resumable(key: bytes, query: Mapping[str, str], *, server: str, draft:
 def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: str, *fields: str) -> str | None:
     if not (_EXPIRY.fullmatch(expiry) and _SIGNATURE.fullmatch(signature)):
         return "malformed"
-    if not hmac.compare_digest(signature, _signature(key, purpose, *fields)):
+    expected = _signature(key, purpose, *fields)
+    if not hmac.compare_digest(signature, expected if len(signature) == len(expected) else _shortened(expected)):
         return "signature"
     return "expired" if now_unix > int(expiry) else None
 
@@ -192,6 +196,11 @@ def _signature(key: bytes, purpose: str, *fields: str) -> str:
     """
     signed = "\n".join((f"isthmus {purpose} link 1", *fields))
     return hmac.new(key, signed.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _shortened(signature: str) -> str:
+    """Returns the first half of a signature, which is 128 bits, as 22 characters."""
+    return base64.urlsafe_b64encode(bytes.fromhex(signature)[:16]).decode().rstrip("=")
 
 
 class Grant(NamedTuple):

@@ -53,7 +53,7 @@ from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Artifacts, Server, ServerTasks, Settings, ToolFilter, Uploads, Upstream
 from isthmus.app.runtime import signals
 from isthmus.app.runtime.probe import ServerReport
-from isthmus.core.base.plan import AutoFiles, Offer, Sharing, TaskRules
+from isthmus.core.base.plan import AutoFiles, Links, Offer, Sharing, TaskRules
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
 from isthmus.core.base.setting_names import OPTIONS
 from isthmus.core.upstream.era_detection import OTHER
@@ -257,6 +257,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             ("wrap", "--artifact-root", "/", "--", "cmd"),
             "got --artifact-root without --files, expected it with --files",
         ),
+        (("wrap", "--links", "text", "--", "cmd"), "got --links without --files, expected it with --files only"),
+        (("wrap", "--files", "--links", "none", "--", "cmd"), "choose from 'both', 'resource_link', 'text'"),
         (
             ("wrap", "--files", "--artifact-root", "/no/such", "--", "cmd"),
             "got --artifact-root /no/such, expected a folder that exists",
@@ -794,6 +796,11 @@ def test_relative_paths_of_a_command_with_files_become_absolute(
     assert is_lasting and list(check(settings, lambda key: True)) == []
     (plan,) = to_plan(settings, b"k" * 16, "/", "").servers
     assert plan.auto_files == AutoFiles()
+
+    for given, meant in (((), "both"), (("--links", "text"), "text"), (("--links", "resource_link"), "resource_link")):
+        inside("wrap", "--files", *given, "--", "python")
+        (plan,) = to_plan(begun.pop()[0], b"k" * 16, "/", "").servers
+        assert plan.auto_files == AutoFiles(links=Links(meant))
 
     inside("wrap", "--files", "--cwd", "work", "--", "./serve.py", "conf.json")
     settings, is_lasting = begun.pop()

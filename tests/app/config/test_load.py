@@ -35,6 +35,7 @@ from isthmus.core.base.plan import (
     Deliver,
     Eviction,
     Kind,
+    Links,
     LocatorMode,
     Offer,
     OutputLocator,
@@ -419,7 +420,8 @@ servers:
         move: true
         rewrite_text: true
         inline_text_bytes: 4Ki
-    files: {rewrite_text: false, inline_text_bytes: 0, expose_as_resource: false}
+        links: resource_link
+    files: {rewrite_text: false, inline_text_bytes: 0, expose_as_resource: false, links: text}
     shared: {here: data/, there: /srv/data/}
     stage: out
 """
@@ -442,10 +444,17 @@ def test_file_settings_reach_the_plan() -> None:
     locator = OutputLocator(mode=modes, output_path_key="files[*].path", path_arguments=("to", "all[*]"))
     assert server.producers == (
         ArtifactProducer(
-            tools=("write_*",), output_locator=locator, move=True, rewrite_text=True, inline_text_bytes=4096
+            tools=("write_*",),
+            output_locator=locator,
+            move=True,
+            rewrite_text=True,
+            inline_text_bytes=4096,
+            links=Links.RESOURCE_LINK,
         ),
     )
-    assert server.auto_files == AutoFiles(rewrite_text=False, inline_text_bytes=0, expose_as_resource=False)
+    assert server.auto_files == AutoFiles(
+        rewrite_text=False, inline_text_bytes=0, expose_as_resource=False, links=Links.TEXT
+    )
     assert (server.shared, server.stage) == ((SharedFolder("/etc/isthmus/data", "/srv/data"),), "out")
 
 
@@ -455,6 +464,7 @@ def test_file_settings_reach_the_plan() -> None:
         ("files: auto", AutoFiles()),
         ("files: {}", AutoFiles()),
         ("files: {mode: auto}", AutoFiles()),
+        ("files: {links: both}", AutoFiles()),
         ("files: {mode: none}", None),
         ("files: none", None),
         ("roots: workspace", None),

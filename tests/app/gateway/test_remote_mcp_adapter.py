@@ -501,7 +501,7 @@ def test_an_artifact_is_downloaded_by_its_link(client: Session) -> None:
 
 def test_a_changed_download_link_is_refused(client: Session) -> None:
     url = artifact(result(client, "write", at="down.txt", text="down"))["download_url"]
-    later = {"mcp_artifact_exp": int(time.time()) + 9, "mcp_artifact_sig": "0" * 64}
+    later = {"exp": int(time.time()) + 9, "sig": "0" * 22}
     for other in (
         url.partition("?")[0],
         f"{url.partition('?')[0]}?{urlencode(later)}",

@@ -15,6 +15,7 @@ from isthmus.core.base.plan import (
     Deliver,
     Eviction,
     Kind,
+    Links,
     LocatorMode,
     Offer,
     OutputLocator,
@@ -37,6 +38,7 @@ MAKES = ArtifactProducer(tools=("make",))
         (Offer, ["auto", "always", "own", "never"]),
         (Eviction, ["none", "lru_uploads_then_artifacts", "lru_artifacts_then_uploads"]),
         (Deliver, ["path", "file_uri", "url", "data_uri", "base64", "text"]),
+        (Links, ["both", "resource_link", "text"]),
         (
             LocatorMode,
             ["none", "regex", "structured", "embedded", "resource_link", "argument", "changed"],

@@ -677,6 +677,7 @@ def test_an_artifact_is_collected_saved_and_described() -> None:
         "sha256": "ab" * 32,
         "expose_as_resource": True,
         "expires_at": "2001-09-09T02:48:20Z",
+        "version": 1,
     }
     assert save.expires_at_unix == UNIX_AT_ZERO + 100 + 3600
     assert save.key == f"artifact/{sid}/{aid}"
@@ -1072,9 +1073,9 @@ def test_a_link_to_an_upload_serves_it_too() -> None:
         {"sid": "0" * 32},
         {"artifact": "0" * 32},
         {"filename": "b.html"},
-        {"query": {"mcp_artifact_sig": "0" * 64}},
-        {"query": {"mcp_artifact_exp": "9999999999"}},
-        {"query": {"mcp_artifact_exp": "soon"}},
+        {"query": {"sig": "0" * 22}},
+        {"query": {"exp": "9999999999"}},
+        {"query": {"exp": "soon"}},
     ],
 )
 def test_a_changed_link_is_refused(changes: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ def test_a_refusal_of_another_kind_passes(arguments: dict[str, Any], refusal: st
     files = scene()
     channel, _ = files.begin("t", **arguments)
     assert refuse(files, refusal) is None
-    assert texts(files.only_message(channel)) == refusal
+    assert texts(files.only_message(channel)).startswith(refusal)
 
 
 def test_a_name_that_is_not_quoted_waits_for_a_tool_that_may_be_repeated() -> None:

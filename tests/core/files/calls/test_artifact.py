@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
+import msgspec
 import pytest
 from each_row import each_row
 from hypothesis import given
@@ -141,6 +143,11 @@ HIDDEN = Artifact(
 )
 
 
+NEWER = msgspec.structs.replace(ARTIFACT, version=3, replaces="artifact://sessions/s/0/a.png")
+URI, HIDDEN_URI = ARTIFACT.artifact_uri, HIDDEN.artifact_uri
+OLD = "(version 3; replaces artifact://sessions/s/0/a.png)"
+
+
 def test_an_artifact_is_described_linked_and_offered() -> None:
     attached = json.loads(attach(result_of("done"), [ARTIFACT, HIDDEN], resource_links=True))
     described = {
@@ -153,33 +160,86 @@ def test_an_artifact_is_described_linked_and_offered() -> None:
         "expose_as_resource": True,
         "expires_at": "2026-11-21T20:25:47Z",
         "download_url": "http://h/é",
+        "version": 1,
     }
     assert attached["_meta"]["artifact"] == described
     assert [entry["artifact_id"] for entry in attached["_meta"]["artifacts"]] == ["a", "b"]
     assert set(attached["_meta"]["artifacts"][1]) == set(described) - {"expires_at", "download_url"}
-    text, link, download = attached["content"]
+    text, link, download, hidden = attached["content"]
     assert text == {"type": "text", "text": "done"}
-    assert link == {"type": "resource_link", "uri": ARTIFACT.artifact_uri, "name": "é.png", "mimeType": "image/png",
-                    "size": 3}  # fmt: skip
-    assert download["type"] == "text"
-    assert "http://h/é" in download["text"]
+    assert link == {"type": "resource_link", "uri": URI, "name": "é.png", "mimeType": "image/png", "size": 3}
+    assert download == {"type": "text", "text": f"{URI}, download: http://h/é"}
+    assert hidden == {"type": "text", "text": HIDDEN_URI}
 
 
-def test_one_artifact_makes_no_list_and_old_revisions_get_no_link() -> None:
-    attached = json.loads(attach(b"{}", [ARTIFACT], resource_links=False))
+def test_a_later_version_says_what_it_replaces() -> None:
+    attached = json.loads(attach(b"{}", [NEWER], resource_links=True))
+    assert (attached["_meta"]["artifact"]["version"], attached["_meta"]["artifact"]["replaces"]) == (3, NEWER.replaces)
+    assert attached["content"][-1]["text"] == f"{URI} {OLD}, download: http://h/é"
+
+
+def told(text: str | None, *artifacts: Artifact, **options: Any) -> list[str]:
+    """Returns the texts of a result with one text, or none, and these artifacts."""
+    result = b'{"content":[{"type":"image"}]}' if text is None else result_of(text)
+    content = json.loads(attach(result, artifacts, **({"resource_links": True, "may_extend": True} | options)))[
+        "content"
+    ]
+    return [block["text"] for block in content if block["type"] == "text"]
+
+
+SILENT = msgspec.structs.replace(ARTIFACT, download_url=None)
+SILENT_NEWER = msgspec.structs.replace(NEWER, download_url=None)
+
+
+@each_row(
+    ("text", "artifact", "texts"),
+    [
+        ("done", ARTIFACT, [f"done\nFile: {URI}", "Download: http://h/é"]),
+        ("done\n", SILENT, [f"done\nFile: {URI}"]),
+        ("", SILENT, [f"File: {URI}"]),
+        (f"at {URI}.", ARTIFACT, [f"at {URI}.", "Download: http://h/é"]),
+        (f"at {URI}.", SILENT, [f"at {URI}."]),
+        (f"at {URI}.", NEWER, [f"at {URI}.", f"Download {OLD}: http://h/é"]),
+        (f"at {URI}.", SILENT_NEWER, [f"at {URI}.\nFile: {URI} {OLD}"]),
+        ("done", NEWER, [f"done\nFile: {URI} {OLD}", "Download: http://h/é"]),
+        ('{"a":1}', SILENT, ['{"a":1}', URI]),
+        (" [1]\n", ARTIFACT, [" [1]\n", f"{URI}, download: http://h/é"]),
+        (f'{{"a":"{URI}"}}', SILENT_NEWER, [f'{{"a":"{URI}"}}', f"{URI} {OLD}"]),
+        ("[x] done", SILENT, [f"[x] done\nFile: {URI}"]),
+        (None, SILENT, [URI]),
+        (None, NEWER, [f"{URI} {OLD}, download: http://h/é"]),
+    ],
+)
+def test_a_text_has_the_uri_and_one_the_link(text: str | None, artifact: Artifact, texts: list[str]) -> None:
+    assert told(text, artifact) == texts
+
+
+def test_without_leave_to_extend_it_the_first_text_stays() -> None:
+    assert told("done", ARTIFACT, may_extend=False) == ["done", f"{URI}, download: http://h/é"]
+
+
+def test_texts_may_be_left_out_where_there_are_links() -> None:
+    """An artifact without a link, and a client that knows none, gets a text all the same."""
+    assert told("done", ARTIFACT, has_texts=False) == ["done"]
+    assert told("done", ARTIFACT, HIDDEN, has_texts=False) == [f"done\nFile: {HIDDEN_URI}"]
+    assert told("done", SILENT, has_texts=False, resource_links=False) == [f"done\nFile: {URI}"]
+
+
+def test_without_links_everything_is_text() -> None:
+    attached = json.loads(attach(b"{}", [ARTIFACT], resource_links=False, inline=[(ARTIFACT, "x")]))
     assert set(attached["_meta"]) == {"artifact"}
-    assert [entry["type"] for entry in attached["content"]] == ["text"]
+    texts = [f"{URI}:\nx", "Download: http://h/é"]
+    assert attached["content"] == [{"type": "text", "text": text} for text in texts]
 
 
 def test_the_text_of_small_artifacts_is_put_into_the_result() -> None:
     """The block is a resource if the revision has resource links, else a text that names the artifact."""
     for resource_links in (True, False):
-        inlined = json.loads(attach(b"{}", [HIDDEN], resource_links=resource_links, inline=[(HIDDEN, "é\n")]))[
-            "content"
-        ]
-        held = {"uri": HIDDEN.artifact_uri, "mimeType": "text/plain", "text": "é\n"}
-        text = {"type": "text", "text": f"{HIDDEN.artifact_uri}:\né\n"}
-        assert inlined == [{"type": "resource", "resource": held} if resource_links else text]
+        attached = attach(b"{}", [HIDDEN], resource_links=resource_links, inline=[(HIDDEN, "é\n")])
+        held = {"uri": HIDDEN_URI, "mimeType": "text/plain", "text": "é\n"}
+        text = {"type": "text", "text": f"{HIDDEN_URI}:\né\n"}
+        expected = {"type": "resource", "resource": held} if resource_links else text
+        assert json.loads(attached)["content"][0] == expected
 
 
 def test_added_blocks_have_a_fixed_order() -> None:
@@ -189,6 +249,26 @@ def test_added_blocks_have_a_fixed_order() -> None:
     )
     kinds = [block["type"] for block in json.loads(attached)["content"]]
     assert kinds == ["text", "image", "resource", "resource_link", "text"]
+
+
+@given(
+    text=st.text(st.characters(codec="utf-8")) | st.just('a"\\\n\u2028') | st.just("[1]"),
+    before=st.lists(st.sampled_from([b"5", b'{"type":"text","text":7}', b'{"type":"image","data":"x"}']), max_size=2),
+)
+def test_a_line_is_added_to_the_first_text_and_nothing_else_changes(text: str, before: list[bytes]) -> None:
+    first, last = (b'{"n":1.0, "type":"text","text": %b,"z":[ ]}' % json.dumps(each).encode() for each in (text, "b"))
+    result = b'{ "content":[%b] ,"x":0}' % b",".join([*before, first, last])
+    attached = attach(result, [SILENT], resource_links=False, may_extend=True)
+    content = json.loads(attached)["content"]
+    if (made := content[len(before)]["text"]) == text:
+        assert text.strip().startswith(("{", "["))
+        assert content[-1] == {"type": "text", "text": URI}
+        return
+    assert made == (text if text.endswith("\n") or not text else text + "\n") + f"File: {URI}"
+    head, tail = result.split(first)
+    assert attached.startswith(head + b'{"n":1.0, "type":"text","text": "')
+    assert b',"z":[ ]}' + tail.removesuffix(b"}") in attached
+    assert len(content) == len(before) + 2
 
 
 ODD_JSON = st.sampled_from(

@@ -207,14 +207,44 @@ def test_all_texts_of_a_result_are_reworded() -> None:
     ],
 )
 def test_keys_that_are_absolute_paths_are_reworded_too(structured: Any, expected: Any) -> None:
-    """Keys stay if two would become equal, or if there is a schema. A text with the same JSON changes with them."""
+    """Keys stay if two would become equal, or if a schema may know them. A text with the same JSON changes with
+    them."""
     expected = structured if expected is None else expected
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
     made = reworded(result)
     assert made["structuredContent"] == expected
     assert json.loads(made["content"][0]["text"]) == expected
-    schema = {"type": "object"}
-    assert reworded({"structuredContent": {"/W/ws/a.png": 1}}, schema) == {"structuredContent": {"/W/ws/a.png": 1}}
+
+
+PATH_KEY = {"s": {"/W/ws/a.png": 1}, "b": [{"/W/ws/a.png": 2}]}
+
+
+@each_row(
+    ("schema", "is_free"),
+    [
+        ({"type": "object"}, True),
+        ({"properties": {"s": {"additionalProperties": {"type": "integer"}}}}, True),
+        ({"additionalProperties": {"additionalProperties": {"type": "integer"}}}, True),
+        ({"$ref": "#/$defs/O", "$defs": {"O": {"required": ["s"]}}}, True),
+        ({"properties": {"s": {"properties": {"/W/ws/a.png": True}}}}, False),
+        ({"properties": {"s": {"properties": {SHOT: True}}}}, False),
+        ({"properties": {"s": {"required": ["/W/ws/a.png"]}}}, False),
+        ({"properties": {"s": {"patternProperties": {"^/": True}}}}, False),
+        ({"properties": {"s": {"propertyNames": {"pattern": "^/"}}}}, False),
+        ({"properties": {"s": {"dependentRequired": {}}}}, False),
+        ({"properties": {"s": {"const": {"/W/ws/a.png": 1}}}}, False),
+        ({"allOf": [{"properties": {"s": {"$ref": "https://h/schema"}}}]}, False),
+    ],
+)
+def test_keys_change_under_a_schema_that_cannot_tell_them_apart(schema: Any, is_free: bool) -> None:
+    made = reworded({"structuredContent": PATH_KEY}, schema)["structuredContent"]
+    assert made == {"s": {SHOT: 1} if is_free else PATH_KEY["s"], "b": [{SHOT: 2}]}
+    assert jsonschema.Draft202012Validator(schema if is_free else {}).is_valid(made)
+
+
+@each_row("schema", [{"properties": {"b": {"uniqueItems": True}}}, {"enum": [PATH_KEY]}, 5])
+def test_keys_stay_where_objects_are_compared(schema: Any) -> None:
+    assert reworded({"structuredContent": PATH_KEY}, schema)["structuredContent"]["b"] == PATH_KEY["b"]
 
 
 def test_folders_far_away_are_called_what_they_are_for() -> None:

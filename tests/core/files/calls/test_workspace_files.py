@@ -23,7 +23,7 @@ def test_a_file_is_known_by_path_and_stamp() -> None:
     assert known_files.knows(seen("/w/ws/a"))
     assert not known_files.knows(seen("/w/ws/a", "2"))
     assert not known_files.knows(seen("/w/ws/b"))
-    assert known_files.find("/w/ws/a") == KnownFile("1", "aid", "", 1)
+    assert known_files.find("/w/ws/a") == KnownFile("1", "aid", "", 1, version=1)
     assert known_files.find("/w/ws/b") is None
 
 
@@ -31,8 +31,27 @@ def test_noting_again_replaces_what_was_known() -> None:
     known_files = KnownFiles(8)
     known_files.note(seen("/w/ws/a"), "aid")
     known_files.note(seen("/w/ws/a", "2"), uri="upload://u")
-    assert known_files.find("/w/ws/a") == KnownFile("2", "", "upload://u", 2)
+    assert known_files.find("/w/ws/a") == KnownFile("2", "", "upload://u", 2, version=1)
     assert len(known_files) == 1
+
+
+def test_artifacts_of_one_path_are_counted() -> None:
+    """A file that is noted without an artifact changes neither the count nor the last URI."""
+    known_files = KnownFiles(8)
+    made = []
+    for stamp, uri in (("1", "artifact://1"), ("2", ""), ("3", "artifact://3"), ("4", "artifact://4")):
+        known_files.note(seen("/w/ws/a", stamp), uri[-1:], uri)
+        known_files.note(seen("/w/ws/b", stamp))
+        entry = known_files.find("/w/ws/a")
+        assert entry is not None
+        made.append((entry.version, entry.latest, entry.replaces))
+    assert made == [
+        (1, "artifact://1", ""),
+        (1, "artifact://1", ""),
+        (2, "artifact://3", "artifact://1"),
+        (3, "artifact://4", "artifact://3"),
+    ]
+    assert known_files.find("/w/ws/b") == KnownFile("4", number=8)
 
 
 def test_a_baseline_keeps_what_is_known_already() -> None:
@@ -40,7 +59,7 @@ def test_a_baseline_keeps_what_is_known_already() -> None:
     known_files.note(seen("/w/ws/a"), "aid")
     known_files.begin([seen("/w/ws/a"), seen("/w/ws/b")])
     assert known_files.is_begun
-    assert known_files.find("/w/ws/a") == KnownFile("1", "aid", number=1)
+    assert known_files.find("/w/ws/a") == KnownFile("1", "aid", number=1, version=1)
     assert known_files.find("/w/ws/b") == KnownFile("1", number=2)
 
 

@@ -3,10 +3,12 @@ signed for."""
 
 from __future__ import annotations
 
+import base64
 import hmac
 import random
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.files.store.handles import (
@@ -138,7 +140,7 @@ FIELDS = {"server": "files", "sid": SID, "artifact": UID, "filename": "a b.txt"}
 
 def test_a_download_link_is_valid_for_one_artifact_under_one_name() -> None:
     query = sign_download(KEY, **FIELDS, expires_at_unix=1000)
-    assert set(query) == {"mcp_artifact_exp", "mcp_artifact_sig"}
+    assert set(query) == {"exp", "sig"}
     assert check_download(KEY, query, **FIELDS, now_unix=1000) is None
     assert check_download(KEY, query, **FIELDS, now_unix=1001) == "expired"
     assert check_download(KEY, {}, **FIELDS, now_unix=1) == "missing"
@@ -158,16 +160,28 @@ def test_fields_cannot_be_shifted_across_their_border() -> None:
 def test_a_signature_covers_its_purpose_and_every_field() -> None:
     """The expected signature is made by the standard library alone, so links signed by one version are valid in the
     next."""
-    for purpose, fields, signature in (
-        ("upload", ("files", SID, "1000", UID), upload_query()["mcp_upload_sig"]),
-        (
-            "artifact",
-            ("files", SID, UID, "a b.txt", "1000"),
-            sign_download(KEY, **FIELDS, expires_at_unix=1000)["mcp_artifact_sig"],
-        ),
-    ):
-        text = "\n".join((f"isthmus {purpose} link 1", *fields))
-        assert signature == hmac.digest(KEY, text.encode(), "sha256").hex()
+
+    def signed(purpose: str, *fields: str) -> bytes:
+        return hmac.digest(KEY, "\n".join((f"isthmus {purpose} link 1", *fields)).encode(), "sha256")
+
+    assert upload_query()["mcp_upload_sig"] == signed("upload", "files", SID, "1000", UID).hex()
+    query = sign_download(KEY, **FIELDS, expires_at_unix=1000)
+    whole = signed("artifact", "files", SID, UID, "a b.txt", "1000")
+    assert query["sig"] == base64.urlsafe_b64encode(whole)[:21].decode() + query["sig"][21:]
+    assert base64.urlsafe_b64decode(query["sig"] + "==") == whole[:16]
+    older = {"mcp_artifact_exp": query["exp"], "mcp_artifact_sig": whole.hex()}
+    assert check_download(KEY, older, **FIELDS, now_unix=1) is None, "links were so once"
+
+
+@each_row("wrong", ["A" * 22, "A" * 21, "A" * 23, "é" * 22, "", "+" * 22])
+def test_a_short_signature_is_compared_in_full(wrong: str) -> None:
+    query = sign_download(KEY, **FIELDS, expires_at_unix=1000)
+    refused = "signature" if wrong == "A" * 22 else "malformed"
+    assert check_download(KEY, query | {"sig": wrong}, **FIELDS, now_unix=1) == refused
+    good = query["sig"]
+    for index in range(21):
+        altered = good[:index] + ("B" if good[index] == "A" else "A") + good[index + 1 :]
+        assert check_download(KEY, query | {"sig": altered}, **FIELDS, now_unix=1) == "signature"
 
 
 def test_a_nonce_is_spent_once() -> None:
