@@ -33,6 +33,11 @@ class Client(NamedTuple):
         return self.script.endswith(".mjs")
 
 
+NO_FILE_URLS: Final = {step: "OpenAI Chat Completions does not support file URLs" for step in ("make", "late make")}
+NO_LINKS: Final = {step: "Unknown content type from server" for step in ("make", "late make")}
+NOT_CALLED: Final = {step: "Failed to call tool" for step in ("make", "late make")}
+"""Failures at a resource_link block, which `--links text` avoids."""
+
 CLIENTS: Final[dict[str, Client]] = {
     "python-1": Client(("mcp==1.30.0",), "python1_agent.py"),
     "python-2": Client(("mcp==2.3.0",), "python2_agent.py"),
@@ -40,26 +45,42 @@ CLIENTS: Final[dict[str, Client]] = {
     "typescript-2": Client(("@modelcontextprotocol/client@2.4.0",), "typescript2_agent.mjs"),
     "fastmcp": Client(("fastmcp==4.2.3",), "fastmcp_agent.py"),
     "langchain": Client(
-        ("langchain-mcp-adapters==0.3.2", "langchain==1.5.2", "langchain-openai==1.7.4"), "langchain_agent.py"
+        ("langchain-mcp-adapters==0.3.2", "langchain==1.5.2", "langchain-openai==1.7.4"),
+        "langchain_agent.py",
+        fails=NO_FILE_URLS,
     ),
     "langchain-text": Client((), "langchain_agent.py", options=("--links", "text"), on="langchain"),
     "llamaindex": Client(("llama-index-tools-mcp==0.6.0",), "llamaindex_agent.py"),
-    "pydantic-ai": Client(("pydantic-ai-slim[mcp]==2.68.0",), "pydantic_ai_agent.py"),
+    "pydantic-ai": Client(
+        ("pydantic-ai-slim[mcp]==2.68.0",),
+        "pydantic_ai_agent.py",
+        fails={"late connect": "Failed to initialize server session"},
+    ),
     "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
     "pydantic-ai-patient": Client((), "pydantic_ai_agent.py", ("patient",), on="pydantic-ai"),
-    "openai-agents": Client(("openai-agents==0.24.0",), "openai_agents_agent.py"),
+    "openai-agents": Client(
+        ("openai-agents==0.24.0",),
+        "openai_agents_agent.py",
+        fails={"late make": "An error occurred while running the tool"},
+    ),
     "openai-agents-patient": Client((), "openai_agents_agent.py", ("patient",), on="openai-agents"),
     "autogen": Client(("autogen-ext[mcp]==0.7.5", "autogen-agentchat==0.7.5", "mcp==1.30.0"), "autogen_agent.py"),
-    "autogen-workbench": Client((), "autogen_agent.py", ("workbench",), on="autogen"),
+    "autogen-workbench": Client((), "autogen_agent.py", ("workbench",), on="autogen", fails=NO_LINKS),
     "autogen-workbench-text": Client((), "autogen_agent.py", ("workbench",), options=("--links", "text"), on="autogen"),
-    "semantic-kernel": Client(("semantic-kernel[mcp]==1.45.0",), "semantic_kernel_agent.py"),
-    "semantic-kernel-stdio": Client((), "semantic_kernel_agent.py", transport="stdio", on="semantic-kernel"),
+    "semantic-kernel": Client(("semantic-kernel[mcp]==1.45.0",), "semantic_kernel_agent.py", fails=NOT_CALLED),
+    "semantic-kernel-stdio": Client(
+        (), "semantic_kernel_agent.py", transport="stdio", on="semantic-kernel", fails=NOT_CALLED
+    ),
     "semantic-kernel-text": Client((), "semantic_kernel_agent.py", options=("--links", "text"), on="semantic-kernel"),
     "semantic-kernel-stdio-text": Client(
         (), "semantic_kernel_agent.py", transport="stdio", options=("--links", "text"), on="semantic-kernel"
     ),
     "ai-sdk": Client(("@ai-sdk/mcp@2.0.99", "ai@7.0.173"), "ai_sdk_agent.mjs"),
-    "mastra": Client(("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"), "mastra_agent.mjs"),
+    "mastra": Client(
+        ("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"),
+        "mastra_agent.mjs",
+        fails={"late connect": "timed out after 3000ms"},
+    ),
     "mastra-patient": Client((), "mastra_agent.mjs", ("patient",), on="mastra"),
     "adk": Client(("google-adk[mcp]==2.13.0",), "adk_agent.py"),
     "adk-patient": Client((), "adk_agent.py", ("patient",), on="adk"),
