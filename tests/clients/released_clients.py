@@ -33,9 +33,9 @@ class Client(NamedTuple):
         return self.script.endswith(".mjs")
 
 
-NO_FILE_URLS: Final = {step: "OpenAI Chat Completions does not support file URLs" for step in ("make", "late make")}
-NO_LINKS: Final = {step: "Unknown content type from server" for step in ("make", "late make")}
-NOT_CALLED: Final = {step: "Failed to call tool" for step in ("make", "late make")}
+NO_FILE_URLS: Final = dict.fromkeys(("make", "late make"), "OpenAI Chat Completions does not support file URLs")
+NO_LINKS: Final = dict.fromkeys(("make", "late make"), "Unknown content type from server")
+NOT_CALLED: Final = dict.fromkeys(("make", "late make"), "Failed to call tool")
 """Failures at a resource_link block, which `--links text` avoids."""
 
 CLIENTS: Final[dict[str, Client]] = {
