@@ -18,7 +18,7 @@ from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.plan import NameFilter
 from isthmus.core.base.revisions import LEGACY
 from isthmus.core.bridge import errors, request_meta, results
-from isthmus.core.files.calls import claims, mentions, paths_in_text, tool_hints
+from isthmus.core.files.calls import claims, file_arguments, mentions, paths_in_text, tool_hints
 from isthmus.core.files.calls.arguments import ArgumentProblem
 from isthmus.core.files.calls.path_rewriter import KnownPath, Reworder, reword_result, reword_text
 from isthmus.core.files.calls.session_paths import SessionPaths
@@ -90,6 +90,10 @@ def read_tools(data: bytes) -> None:
     result = b'{"tools":[{"name":"t","description":"%b","inputSchema":{}},%b]}' % (data, data)
     for read in (tool_hints.read_hints, param_headers.read_tools, results.wrapped_tools):
         tolerate(read, result)
+    file_arguments.file_arguments(
+        b'{"name":"%b","description":"%b","inputSchema":{"properties":{"a":{"description":"%b"},"%b":{},%b}}}'
+        % ((data,) * 5)
+    )
 
 
 def read_stream(data: bytes) -> None:

@@ -27,6 +27,7 @@ from isthmus.core.files.calls.arguments import (
     requested_filename,
 )
 from isthmus.core.files.calls.claims import argument_paths, claims_of, contents_of
+from isthmus.core.files.calls.file_arguments import file_arguments
 from isthmus.core.files.calls.offers import (
     announced_problem,
     extend_capabilities,
@@ -34,7 +35,7 @@ from isthmus.core.files.calls.offers import (
     extend_tools,
     helper_name,
 )
-from isthmus.core.files.calls.tool_hints import LABEL_MAX_CHARS, read_hints, says_uri, takes_files
+from isthmus.core.files.calls.tool_hints import LABEL_MAX_CHARS, read_hints, says_uri
 from isthmus.core.jsonrpc.append import readable_elements, readable_members
 from isthmus.core.jsonrpc.splice import splice, take
 
@@ -66,7 +67,8 @@ def check_tools(data: bytes) -> None:
         assert all(len(label) <= LABEL_MAX_CHARS for label in hint.verdicts)
         hint.wants_uri("path", "path")
     for tool in readable_elements(take(data, readable_members(data).get("tools"))):
-        assert isinstance(takes_files(tool), bool)
+        reads, writes = file_arguments(tool)
+        assert set(reads).isdisjoint(writes)
     for server in SERVERS:
         extended = extend_tools(data, server, str, is_first_page=True, offers_uploads=True)
         if extended != data:

@@ -73,6 +73,9 @@ LIMIT_TESTS: Final = {
     "page_session_idle_ttl_s": (
         "app/admin/test_servers.py::test_a_session_nobody_uses_ends_and_the_next_call_begins_another"
     ),
+    "unclaimed_session_ttl_s": (
+        "core/engine/test_dialogues_affinity.py::test_a_session_that_may_not_be_wanted_ends_soon"
+    ),
     "exchanges_per_session_max": (
         "core/engine/test_dialogues_sessions.py::test_requests_of_a_session_are_bounded_until_one_is_answered"
     ),
@@ -566,6 +569,15 @@ LIMIT_TESTS: Final = {
     ),
     "core/profiles/instructions.py::PRINCIPALS_MAX": (
         "core/profiles/test_instructions.py::test_instructions_are_of_one_principal_and_the_first_are_dropped"
+    ),
+    "core/caching/learned.py::LEARNED_MAX": (
+        "core/caching/test_learned.py::test_the_answer_that_was_used_least_lately_makes_room"
+    ),
+    "core/caching/learned.py::LEARNED_MAX_BYTES": (
+        "core/caching/test_learned.py::test_all_answers_together_have_so_many_bytes"
+    ),
+    "core/caching/learned.py::ANSWER_MAX_BYTES": (
+        "core/caching/test_learned.py::test_an_answer_that_is_too_large_is_not_kept_and_replaces_the_earlier_one"
     ),
     "core/profiles/snapshots.py::SNAPSHOTS_MAX": "core/profiles/test_snapshots.py::test_stored_lists_are_bounded",
     "core/profiles/snapshots.py::SNAPSHOT_MAX_BYTES": "core/profiles/test_snapshots.py::test_a_long_list_is_not_stored",

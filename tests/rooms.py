@@ -36,7 +36,14 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/state",
         "core/wire/http",
     ),
-    "core/caching": ("core/base", "core/bridge", "core/jsonrpc", "core/state", "core/upstream"),
+    "core/caching": (
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/jsonrpc",
+        "core/state",
+        "core/upstream",
+    ),
     "core/subscriptions": (
         "core/base",
         "core/bridge",

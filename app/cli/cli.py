@@ -28,7 +28,7 @@ from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits, names_tools
 from ..config.access import who_may
 from ..config.access_settings import Token
-from ..config.plan import era_of
+from ..config.plan import answers_early, era_of
 from ..config.profiles import profiles_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
@@ -328,6 +328,7 @@ async def _probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = F
             with_schemas=["*"] if server.auto_files is not None else wired,
             is_brief=not is_thorough,
             in_both_eras=is_asked_twice,
+            learns_lists=not is_thorough and answers_early(server),
             timeout_s=PROBE_TIMEOUT_S,
         )
         if is_thorough and server.upstream.urls is not None:

@@ -106,12 +106,12 @@ def _warnings(service: Gateway) -> list[str]:
         lines.append("        core.allowed_hosts (of isthmus wrap: --allow-host)")
     if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
         lines.append(
-            "WARNING other machines may call: each request of a client without sessions gets a session with its"
+            "WARNING other machines may call: each call of an anonymous client without sessions (2026-07-28) gets a"
         )
         lines.append(
-            "        server, or a process, of its own, and finds nothing that an earlier one left there, unless"
+            "        session or process of its own, and the next call finds nothing of it. To keep it, let auth say who"
         )
-        lines.append("        sessions.affinity says shared")
+        lines.append("        calls, or set sessions.affinity: shared if the servers remember nothing that is private")
     return lines
 
 

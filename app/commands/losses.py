@@ -63,8 +63,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         to_era="stateless",
         speaker="server",
         fate="changed",
-        carried="Clients without sessions share one of the server's by principal, connection or configuration, so a"
-        " server's memory of a session is not of one conversation.",
+        carried="Clients without sessions share one of the server's by principal, connection, handle or configuration,"
+        " so a server's memory of a session is not of one conversation.",
     ),
     Loss(
         feature="lost upstream session",

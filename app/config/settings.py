@@ -123,9 +123,13 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_processes: Annotated[Count, about("Server processes at once, over all servers and sessions.")] = 512
     max_in_flight_per_session: Annotated[Count, about("Requests of one session that wait for their answers.")] = 256
-    max_total_session_size: Annotated[Size | None, about("Files of one session together, in bytes; null: 1 GiB.")] = (
-        None
-    )
+    max_total_session_size: Annotated[
+        Size | None,
+        about(
+            "Files of one session together, or of all sessions of an authenticated principal (file_scope), in bytes; "
+            "null: 1 GiB."
+        ),
+    ] = None
     event_store: Annotated[
         Literal["memory", "sqlite"],
         about(
@@ -143,10 +147,18 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     eviction_policy: Annotated[
         Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads", "none"],
         about(
-            "What makes room where a file does not fit into max_total_session_size: files of the session that no call "
-            "uses, the least recently used first, of one kind and then of the other. none: the new file is refused."
+            "What makes room where a file does not fit into max_total_session_size: files counted there that no call "
+            "uses, of ended sessions first, of one kind and then of the other, the least recently used first. none: "
+            "the new file is refused."
         ),
     ] = "lru_uploads_then_artifacts"
+    file_scope: Annotated[
+        Literal["principal", "session"],
+        about(
+            "Where a handle, an artifact or an upload link is good. principal: in all sessions of its principal, until "
+            "it expires, also after its session. session: in its own session, with which uploads end."
+        ),
+    ] = "principal"
     tombstone_ttl_seconds: Annotated[
         Seconds, about("How long it is known of a file that is gone what became of it, for whoever asks for it.")
     ] = 86_400.0
@@ -189,7 +201,7 @@ class Artifacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     enabled: Annotated[bool, about("Take in the files that artifact_producer tools make.")] = True
     ttl_seconds: Annotated[Seconds, about("An artifact is removed after this.")] = 3600.0
-    max_per_session: Annotated[Count, about("Artifacts of one session.")] = 1000
+    max_per_session: Annotated[Count, about("Artifacts counted as in max_total_session_size.")] = 1000
     max_file_bytes: Annotated[Size, about("One artifact, in bytes.")] = GIB
     expose_as_resources: Annotated[bool, about("List artifacts among the session's resources.")] = True
     max_inline_bytes: Annotated[
@@ -457,6 +469,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "null: it ends with its session, or, if it is shared, a minute after the last one."
         ),
     ] = None
+    answer_early: Annotated[
+        bool,
+        about(
+            "With a command: while its process starts for a session, answer initialize, server/discover and lists with "
+            "what an earlier process said to a client of equal revision and capabilities. Calls wait for the process."
+        ),
+    ] = True
     cache: Annotated[
         bool,
         about(

@@ -204,13 +204,13 @@ def two_sessions(scene: Scene) -> None:
     """Two clients with equal ids at once get their own responses, each from a server of its own."""
     with scene.gateway() as gateway:
         clients = [gateway.http(), gateway.http()]
-        pids = [client.shake_hands() for client in clients]
+        for client in clients:
+            client.shake_hands()
+        pids = [text_of(client.begin(call(2, "pid")).answer()) for client in clients]
         expect(pids[0] != pids[1], "one server", "a server for each session")
-        calls = [
-            client.begin(call(1, "late", text=str(pid), count=1)) for client, pid in zip(clients, pids, strict=True)
-        ]
+        calls = [client.begin(call(1, "late", text=pid, count=1)) for client, pid in zip(clients, pids, strict=True)]
         for each, pid in zip(calls, pids, strict=True):
-            expect(text_of(each.answer()) == str(pid), "the response of another session", "its own")
+            expect(text_of(each.answer()) == pid, "the response of another session", "its own")
 
 
 @check

@@ -1,6 +1,7 @@
 """Probes a server through the engine, as any client would: its name, its eras, its capabilities and its tools.
 
 The session ends with the probe. Its handshake is not handed to the first client, since `initialize` names its client.
+What the engine learns of it is for all clients that come while a process of theirs starts (`answers_early`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from ...core.base.revisions import LATEST_MODERN
 from ...core.bridge.request_meta import RequestMeta, add
 from ...core.jsonrpc import envelope
 from ...core.status import AddressStatus, Status
+from ...core.upstream.filtering import LISTS
 from ...transports.memory import MemoryClient
 from .hub import Hub
 from .own_sessions import CLOSED, OwnSession, Refusal
 
+LEARNING_MAX_S = 5.0
+"""Seconds for the lists that the engine is to learn. At it: clients wait for those that are missing."""
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; tools on later pages are not counted."""
 
@@ -72,12 +76,14 @@ async def probe(
     with_schemas: Sequence[str] = (),
     is_brief: bool = False,
     in_both_eras: bool = False,
+    learns_lists: bool = False,
     timeout_s: float = math.inf,
 ) -> ServerReport:
     """Opens a session of our own, reads the tool list, and closes it. A failure becomes a `problem` in the report.
 
     Args:
         lists_tools: read the tool list; else nothing but the handshake is asked.
+        learns_lists: read all lists, for the engine to learn them.
         is_brief: the session is brief, as `PipeOpening` has it.
         with_schemas: names or patterns of the tools whose input schemas are kept.
         in_both_eras: send `server/discover` as well, which detects whether the server speaks the stateless era.
@@ -93,6 +99,8 @@ async def probe(
                 report = await _with_status(hub, report)
                 found = await _discover(hub, server, version) if in_both_eras else {}
             report = _with_eras(hub, report, found)
+            if learns_lists:
+                await _learn_lists(session, report)
         except Refusal as refusal:
             report = ServerReport(id=server, problem=str(refusal), status=refusal.status)
         except TimeoutError:
@@ -159,6 +167,16 @@ async def _with_tools(session: OwnSession, report: ServerReport, with_schemas: S
             break
         seen.append(cursor)
     return msgspec.structs.replace(report, tools=tuple(tools), schemas=schemas)
+
+
+async def _learn_lists(session: OwnSession, report: ServerReport) -> None:
+    """Reads the lists of a server that were not read for the report."""
+    with anyio.move_on_after(LEARNING_MAX_S):
+        for method, listing in LISTS.items():
+            is_read = report.tools is not None and method == "tools/list"
+            if listing.kind in report.capabilities and not is_read:
+                with contextlib.suppress(Refusal):
+                    await session.request(method, b"{}")
 
 
 async def _with_status(hub: Hub, report: ServerReport) -> ServerReport:

@@ -188,6 +188,10 @@ class Limits(
     """Time after its last call after which a session that was begun for calls at `/mcp/<id>/tools` is ended: scripts
     make several in a row, and each session may be a process. At it: the session ends, and the next call begins
     another."""
+    unclaimed_session_ttl_s: float = 60.0
+    """Time after its call for which a session waits for an anonymous client without sessions, over HTTP, that has not
+    shown that it knows handles. Each may be a process, and an owner has one at a server. At it: the session ends, and
+    its handle is refused."""
     exchanges_per_session_max: int = 256
     """Requests in flight in one session. At it: error -31007; without a session, 503."""
     questions_per_session_max: int = 256
@@ -487,7 +491,8 @@ class Limits(
     reserves the room of its whole file. At it: 429 `too_many_uploads`, or an error result."""
     upload_drafts_max: int = 1024
     """Resumable uploads of all sessions together, including finished ones that can still be asked for: about 2 KB of
-    memory each. At it: the oldest finished one is forgotten; if none is, 429 `too_many_uploads`."""
+    memory each; and as many that come in calls of the upload tool. At it: the oldest finished one is forgotten; if none
+    is, 429 `too_many_uploads`, or an error result."""
     artifact_size_max_bytes: int = 1024 * MIB
     """One file taken in from a tool: screen recordings and exports fit. At it: the file stays where it is, and the
     result says so."""

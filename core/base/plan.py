@@ -96,6 +96,13 @@ class Eviction(enum.Enum):
     ARTIFACTS_FIRST = "lru_artifacts_then_uploads"
 
 
+class FileScope(enum.Enum):
+    """The clients that may use a stored file by its name, and the accounts that files count in."""
+
+    PRINCIPAL = "principal"  # all sessions of a principal, also after the one that it was stored in
+    SESSION = "session"  # the session that it was stored in; uploads go with that
+
+
 class Deliver(enum.Enum):
     """The form in which a tool receives a file in place of its handle."""
 
@@ -283,6 +290,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Limits to the rate of calls. Each one that covers a tool holds."""
     caches: bool = False
     """Keep results of lists and reads for as long as the server allows, and answer equal requests with them."""
+    answers_early: bool = False
+    """Applies to processes: while one starts, give its clients what the server last said of itself and listed."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
@@ -307,6 +316,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"server {self.id} cannot be shared: it speaks Streamable HTTP, or has adapters")
         if self.logs_in_callers and self.sharing is not Sharing.NONE and self.shares_with_everyone:
             raise ValueError(f"server {self.id} has a login for each caller, and one connection for all of them")
+        if self.answers_early and self.kind is not Kind.PIPE:
+            raise ValueError(f"server {self.id} has no process that starts, so nothing is answered meanwhile")
 
     @property
     def upload_scheme(self) -> str:
@@ -392,6 +403,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
     eviction: Eviction = Eviction.UPLOADS_FIRST
+    file_scope: FileScope = FileScope.PRINCIPAL
     mirrors_polling: bool = False
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False

@@ -18,6 +18,7 @@ from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, Reply
+from ..state.list_changes import NOTIFICATION_OF
 from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
@@ -94,6 +95,10 @@ class Responder:
                 self.close(session, exchange.reply, shown)
         if replies is not None:
             replies.receive_settled(session)
+        elif message is not None and exchange.method in NOTIFICATION_OF:
+            changed = session.receive_listed(exchange.method)
+            if changed is not None:
+                self.announce(session, changed)
 
     def can_pass(self, exchange: Exchange) -> bool:
         """True if the response may be passed on as bytes that are not decoded.
@@ -182,6 +187,16 @@ class Responder:
             self._put_notification(session, stream, method, message)
         else:
             self._hold(session, Held(message, method, None, about))
+
+    def announce(self, session: Session, method: str) -> None:
+        """Tells a client of a change of a list, which the proxy has made or found; see `may_announce`."""
+        if self.may_announce(session, method):
+            self.deliver(session, method, envelope.encode_notification(method, None), None)
+
+    def may_announce(self, session: Session, method: str) -> bool:
+        """Handles a change of a list, which the proxy has made or found. True if the client is to be told now; see
+        `core.state.list_changes`. `method` is the notification."""
+        return session.replies is not None or session.receive_change(method)
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Sends a notification on the stream of a request, or drops it."""

@@ -36,6 +36,12 @@ class AffinityTable:
         assert session.affinity is not None
         self.sessions[session.affinity] = session
 
+    def move(self, session: Session, affinity: Affinities) -> None:
+        """Has a session found by another affinity from now on."""
+        self.remove(session)
+        session.merge(affinity)
+        self.add(session)
+
     def remove(self, session: Session) -> None:
         """Removes a session that ends."""
         if session.affinity is not None:

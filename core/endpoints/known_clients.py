@@ -77,7 +77,7 @@ class KnownClients:
         since their calls are never plain."""
         meta = envelope.member_of(params, "_meta")
         affinity = session.affinity
-        if meta is None or len(meta) > META_MAX_BYTES or affinity is None or affinity.is_for_one:
+        if meta is None or len(meta) > META_MAX_BYTES or affinity is None or affinity.is_for_one or session.has_handle:
             return
         key = opening.server, opening.principal, opening.headers, meta
         if key in self._known or request.log_level is not None or task_support.declares(request.capabilities):

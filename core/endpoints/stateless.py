@@ -46,12 +46,15 @@ from ..upstream.access_filter import refuse_forbidden
 from ..upstream.presentation import raw_params
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
+from .affinity_handles import NEW, AffinityHandles, InvalidAffinity, affinity_of_handle
 from .affinity_table import AffinityTable, merged_affinity
 from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
 from .revisions import read_request
 from .stateless_responder import StatelessResponder
 from .undecided_requests import UndecidedRequests
+
+Opening = PostOpening | PipeOpening | EventPipeOpening
 
 SHUTTING_DOWN: Final = "shutting down: no new requests"
 
@@ -97,7 +100,10 @@ class Stateless:
         self._server_eras = upstream.handshaker.server_eras
         self._advertised = upstream.tool_discovery.advertised
         self._by_affinity = by_affinity = AffinityTable()
-        self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
+        self._handles = handles = AffinityHandles(context, downstream.sessions, by_affinity)
+        self._replies = StatelessResponder(
+            context, downstream, subscriptions.client_listens, questions, by_affinity, handles
+        )
         self._undecided = UndecidedRequests(context, downstream)
         self.known = KnownClients(
             context, self._server_eras, self._advertised, questions.deferred_questions, self._by_affinity
@@ -107,7 +113,7 @@ class Stateless:
 
     def receive_request(
         self,
-        opening: PostOpening | PipeOpening | EventPipeOpening,
+        opening: Opening,
         key: ExchangeKey,
         frame: Frame,
         reply: Reply,
@@ -165,7 +171,7 @@ class Stateless:
             name_in(frame.method, frame.params)  # for its exception: no session is opened for a request that is refused
             if found is None and self._context.is_draining:
                 raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
-            session = self._session_for(opening, key, request) if found is None else found[0]
+            session = self._session_for(opening, key, request, frame.params) if found is None else found[0]
             self._check_room(session, opening)
             told = msgspec.structs.replace(frame, params=raw)
             found = session, self._undecided.ask(session, key, told, request, reply, headers, go_on)
@@ -178,7 +184,7 @@ class Stateless:
                 refuse_forbidden(plan, frame.method, raw, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, raw):
-            known = self._find_session(self._affinity_of(opening, key, request), opening.server)
+            known = self._find_session(self._affinity_of(opening, key, request, None)[0], opening.server)
             self._answer_lost(frame, reply, None if known is None else known.greeting)
             return None
         else:
@@ -189,7 +195,7 @@ class Stateless:
             pipe_requests.add(id_key, session, exchange)
         return session, exchange
 
-    def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
+    def _read_state(self, opening: Opening, frame: Frame) -> Claims | None:
         """Returns the content of a `requestState` of ours; None if there is none, or if it is the server's own.
 
         Raises:
@@ -262,7 +268,7 @@ class Stateless:
 
     def _begin(
         self,
-        opening: PostOpening | PipeOpening | EventPipeOpening,
+        opening: Opening,
         key: ExchangeKey,
         frame: Frame,
         request: RequestMeta,
@@ -285,7 +291,8 @@ class Stateless:
             assert params is not None
             responses = input_requests.read_responses(params)
             params = remove_members(params, input_requests.RETRIED)
-        session = self._session_for(opening, key, request)
+        session = self._session_for(opening, key, request, params)
+        params = self._handles.strip(session, params)
         self._check_room(session, opening)
         exchange = Exchange(
             key,
@@ -316,7 +323,7 @@ class Stateless:
             self.known.add(opening, session, request, frame.params)
         return session, exchange
 
-    def _check_room(self, session: Session, opening: PostOpening | PipeOpening | EventPipeOpening) -> None:
+    def _check_room(self, session: Session, opening: Opening) -> None:
         limit = self._context.limits.exchanges_per_session_max
         if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
@@ -397,13 +404,17 @@ class Stateless:
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
-    def _session_for(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
-    ) -> Session:
-        affinity = self._affinity_of(opening, key, request)
+    def _session_for(self, opening: Opening, key: ExchangeKey, request: RequestMeta, params: bytes | None) -> Session:
+        affinity, handle = self._affinity_of(opening, key, request, params)
         session = self._find_session(affinity, opening.server)
-        if session is not None:
-            return session
+        if session is None and handle not in (None, NEW):
+            raise InvalidAffinity
+        session = session or self._open_session(opening, affinity, request)
+        if handle is not None:
+            self._handles.claim(session)
+        return session
+
+    def _open_session(self, opening: Opening, affinity: Affinities, request: RequestMeta) -> Session:
         fault = self._sessions.no_room(opening.owner)
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
@@ -420,14 +431,19 @@ class Stateless:
         return self._by_affinity.find(affinity)
 
     def _affinity_of(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
-    ) -> Affinities:
-        """Returns the properties by which the session of a request is found."""
-        is_for_one = isinstance(opening, PostOpening) and self._context.plan.affinity is Affinity.REQUEST
-        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
+        self, opening: Opening, key: ExchangeKey, request: RequestMeta, params: bytes | None
+    ) -> tuple[Affinities, str | None]:
+        """Returns the properties by which the session of a request is found, and what `AffinityHandles.read` found."""
+        group = 0 if isinstance(opening, PostOpening) else key.channel
         abilities = fingerprint(request.capabilities)  # raises if no handshake could be made with them
         audience = audience_of(opening)
-        return Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers)
+        if not isinstance(opening, PostOpening) or self._context.plan.affinity is not Affinity.REQUEST:
+            return affinity, None
+        handle = self._handles.read(opening, params, is_stateless=self.known.says_all(opening.server))
+        if handle in (None, NEW):
+            return affinity._replace(group=key.channel, is_for_one=True), handle
+        return affinity_of_handle(affinity, handle), handle
 
 
 def complete(result: bytes) -> bytes:

@@ -22,6 +22,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import PendingQuestion, Session
 from ..subscriptions.client_listens import ClientListens
+from .affinity_handles import AffinityHandles
 from .affinity_table import AffinityTable
 
 _info_of = remembered(server_info_of)
@@ -37,6 +38,7 @@ class StatelessResponder:
         client_listens: ClientListens,
         questions: Questions,
         by_affinity: AffinityTable,
+        handles: AffinityHandles,
     ) -> None:
         self._context = context
         self._streams = downstream.streams
@@ -47,6 +49,7 @@ class StatelessResponder:
         self._url_elicitation = questions.url_elicitation
         self._deferred_questions = questions.deferred_questions
         self._by_affinity = by_affinity
+        self._handles = handles
 
     # --- Answers ----------------------------------------------------------------------------------------------------
 
@@ -67,13 +70,13 @@ class StatelessResponder:
             return self._refused(exchange, error)
         assert frame.result is not None
         if exchange.is_native:
-            return envelope.encode_result(exchange.id_raw, frame.result)
+            return envelope.encode_result(exchange.id_raw, self._handles.shown(session, exchange, frame.result))
         try:
             result = results.to_modern(exchange.method, frame.result, server_info=self.server_info(session))
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
             return self._refused(exchange, envelope.error_object(INTERNAL_ERROR, text))
-        return envelope.encode_result(exchange.id_raw, result)
+        return envelope.encode_result(exchange.id_raw, self._handles.shown(session, exchange, result))
 
     def server_info(self, session: Session) -> bytes | None:
         """Returns the server's name in results: that of its greeting."""
@@ -156,12 +159,17 @@ class StatelessResponder:
     def receive_settled(self, session: Session) -> None:
         """Handles the end of a request: a session that was for it alone ends, too."""
         is_idle = not session.exchanges and not self._suspended_calls.holds(session)
-        if is_idle and self._by_affinity.is_for_one(session) and not session.router.is_used(session):
+        if not is_idle:
+            return
+        if not self._by_affinity.is_for_one(session):
+            self._handles.receive_settled(session)
+        elif not session.router.is_used(session):
             self._sessions.close_session(session, "its request is over")
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session."""
         self._by_affinity.remove(session)
+        self._handles.close_session(session)
         self._url_elicitation.close_session(session)
         self._deferred_questions.close_session(session)
         self._suspended_calls.close_session(session)

@@ -125,7 +125,7 @@ class Files(Feature):
 
     def receive_closed(self, session: Session) -> None:
         if self._has_files(session):
-            self._file_store.close_session(session.sid)
+            self._file_store.close_session(session.principal, session.sid)
             self._resources.close_session(session)
 
     def receive_left(self, session: Session) -> None:

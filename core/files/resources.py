@@ -50,7 +50,7 @@ class ArtifactResources:
         self._storage_orders = storage_orders
         self._offering = frozenset(server.id for server in context.plan.servers if self.are_offered(server))
         self._reads: set[ExchangeKey] = set()
-        self._subscribed: dict[str, set[str]] = {}  # URIs, by session
+        self._subscribers = file_store.subscribers
 
     def are_offered(self, server: ServerPlan) -> bool:
         """True if any artifact of the server's tools may be listed as a resource."""
@@ -90,8 +90,9 @@ class ArtifactResources:
         return result
 
     def _records_of(self, session: Session) -> list[StoredArtifact]:
-        records = [record for record in self._file_store.artifacts_of(session.files_sid) if record.is_exposed]
-        return sorted(records, key=_order)
+        account = self._file_store.account(session.principal, session.files_sid)
+        records = self._file_store.artifacts_of(account, session.files_sid)
+        return sorted((record for record in records if record.is_exposed), key=_order)
 
     # --- Profiles ---------------------------------------------------------------------------------------------------
 
@@ -174,23 +175,17 @@ class ArtifactResources:
     def receive_subscription(self, link: Link, exchange: Exchange, uri: str) -> None:
         """Answers `resources/subscribe` or `resources/unsubscribe` for an artifact, of a client with a session."""
         session = link.session_of(exchange)
-        sid = session.files_sid
-        subscribed = self._subscribed.get(sid, set())
+        sid, limit = session.files_sid, self._context.limits.subscriptions_per_session_max
         if exchange.method == "resources/unsubscribe":
-            subscribed.discard(uri)
+            self._subscribers.discard(sid, uri)
         elif self._find(session, uri) is None:
             self.miss(link, exchange, uri, self._why_gone(session, uri))
             return
-        elif len(subscribed) >= self._context.limits.subscriptions_per_session_max:
-            limit = self._context.limits.subscriptions_per_session_max
+        elif self._subscribers.count(sid) >= limit:
             self._fail(link, exchange, OVERLOADED, f"{limit} resources are subscribed to, the most a session may have")
             return
         else:
-            subscribed.add(uri)
-        if subscribed:
-            self._subscribed[sid] = subscribed
-        else:
-            self._subscribed.pop(sid, None)
+            self._subscribers.add(sid, uri)
         self._finish(link, exchange, b"{}")
 
     def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
@@ -201,17 +196,19 @@ class ArtifactResources:
     # --- Changes ----------------------------------------------------------------------------------------------------
 
     def handle_change(self, sid: str) -> None:
-        """Notifies a session of its artifacts that came and went. All changes of one moment are announced together."""
+        """Notifies a session of its artifacts that came and went, and of those it has subscribed to. All changes of one
+        moment are announced together."""
         session = self._sessions.by_sid(sid)
-        gone = self._file_store.take_gone(sid)
+        gone, has_changed = self._file_store.take_changes(sid)
         if session is None:
             return
         for record in gone:
             uri = handles.format_artifact(record.sid, record.aid, record.filename)
             message = rpc.encode_notification(UPDATED, msgspec.json.encode({"uri": uri}))
-            if session.is_stateless or uri in self._subscribed.get(sid, ()):
+            if session.is_stateless or self._subscribers.has(sid, uri):
                 self._responder.deliver(session, UPDATED, message, None)
-        self._responder.deliver(session, LIST_CHANGED, rpc.encode_notification(LIST_CHANGED, None), None)
+        if has_changed:
+            self._responder.announce(session, LIST_CHANGED)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
@@ -219,8 +216,8 @@ class ArtifactResources:
         self._reads.discard(exchange.key)
 
     def close_session(self, session: Session) -> None:
-        self._subscribed.pop(session.sid, None)
-        self._file_store.take_gone(session.sid)
+        self._subscribers.close_session(session.sid)
+        self._file_store.take_changes(session.sid)
         self._context.timers.cancel(("resources", session.sid))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:

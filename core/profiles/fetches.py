@@ -70,6 +70,7 @@ class Fetch:
         waiting: the requests of clients that wait for it.
         watching: the sessions whose clients are told if it differs from what they were shown.
         is_outdated: the list has changed meanwhile.
+        is_again: it is read once more, as it had changed.
         is_cut: there is more than is read.
         faults: the entries that are left out, each with what is wrong with it.
         problem: why it could not be read, or "" if it was; None before its end.
@@ -81,6 +82,7 @@ class Fetch:
         self.waiting: list[Wait] = []
         self.watching: dict[str, Front] = {}
         self.problem: str | None = None
+        self.is_again = False
         self._view = view
         self._server = server
         self._is_stateless = kind.is_stateless
@@ -111,6 +113,7 @@ class Fetch:
 
     def begin_again(self) -> None:
         """Forgets what was read."""
+        self.is_again = True
         self._forget()
 
     def receive_page(self, page: bytes) -> bytes | None:

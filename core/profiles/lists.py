@@ -234,12 +234,31 @@ class Lists:
                     found = kept.get((server, changed))
                     if found is not None:
                         kept[server, changed] = found._replace(expires_at=self._context.now, is_changed=True)
+        if self._read_anew(front, server, method):
+            return False
         # Rules of access need the grants of a request that is still open.
         if self._context.servers[server].access is not None or not self._shown_lists(front, server, method):
             return True
         at = self._context.now + CHANGE_JOIN_S
         self._context.timers.set(("profile change", (front.session.sid, (server, method))), at, "changed lists")
         return False
+
+    def _read_anew(self, front: Front, server: str, method: str) -> bool:
+        """Has a list that is being read for the client's first request for it read once more. True if the client's
+        response has the change in it then: there is nothing to tell. A list that changes again is not waited for."""
+        if front.session.is_stateless or method in front.session.lists.known:
+            return False
+        asked = [(listing, front.listed[listing][1]) for listing in _CHANGED.get(method, ()) if listing in front.listed]
+        found = [self._fetches.get((kind, server, listing)) for listing, kind in asked]
+        fetches = [fetch for fetch in found if fetch is not None and self._is_awaited(fetch, front)]
+        if not fetches or any(fetch.is_again for fetch in fetches):
+            return False
+        for fetch in fetches:
+            fetch.outdate()
+        return True
+
+    def _is_awaited(self, fetch: Fetch, front: Front) -> bool:
+        return any(wait.front is front and self._is_open(wait) for wait in fetch.waiting)
 
     def _shown_lists(self, front: Front, server: str, method: str) -> list[tuple[Exchange, ClientKind]]:
         """Returns the client's latest requests for those of the lists in which it was shown the server."""

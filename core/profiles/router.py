@@ -161,6 +161,10 @@ class ProfileRouter:
         is_busy = session.is_stateless and any(leg.exchanges for leg in legs)
         return is_busy or any(self._router.is_used(one) for one in (session, *legs))
 
+    def keeps_state(self, session: Session) -> bool:
+        front = self._fronts.get(session.sid)
+        return front is not None and any(self._router.keeps_state(leg.session) for leg in front.legs.values())
+
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: its legs end."""
         front = self._fronts.get(session.sid)
@@ -379,6 +383,8 @@ class ProfileRouter:
             return
         if self._view.is_constant(method):
             return
+        if method in LIST_CHANGES and not self._responder.may_announce(front.session, method):
+            return
         params = envelope.decode(message).params
         if params is not None:
             shown = self._view.rewriter.message(leg.server, method, params)
@@ -391,7 +397,7 @@ class ProfileRouter:
     def _tell_change(self, front: Front, method: str) -> None:
         """Tells a client that a list has changed."""
         if self._fronts.get(front.session.sid) is front and not self._view.is_constant(method):
-            self._responder.deliver(front.session, method, envelope.encode_notification(method, None), None)
+            self._responder.announce(front.session, method)
 
     def _handle_change(self, sid: str, change: tuple[str, str]) -> None:
         front = self._fronts.get(sid)

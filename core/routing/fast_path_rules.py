@@ -61,4 +61,6 @@ class LinkWay(msgspec.Struct, frozen=True):
 
 
 def _is_plain(link: Link) -> bool:
-    return not link.is_shared and not any(each.has_say(link) for each in link.interceptors.ordered)
+    if link.is_shared or link.session.has_handle:
+        return False
+    return not any(each.has_say(link) for each in link.interceptors.ordered)

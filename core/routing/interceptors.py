@@ -40,6 +40,8 @@ ORDER: Final[dict[str, str]] = {
     "session checks": "Asks a session whether its server still knows it. It changes no request and no result.",
     "cache": "Answers what would be written now: every rule has allowed it. It sees a response before anything changes "
     "that, and hands it in again below all rules, so that they hold for each caller.",
+    "early answers": "Sees responses as the server sent them, and hands them in again below all rules, so that they "
+    "hold for each caller.",
     "serial turn": "The last before the server: whatever is decided later would hold up the other sessions.",
 }
 """Each interceptor, with the reason for its place."""

@@ -129,6 +129,8 @@ class Links:
         self._add(link, session)
         if session.is_stateless and link.upstream.state in (UpstreamSessionState.REPLAYING, UpstreamSessionState.READY):
             self._handshaker.accept_all(link)
+        if link.early is not None and link.early.is_presumed:
+            self._handshaker.accept_all(link)
         return link
 
     def _join_and_start(self, session: Session, plan: ServerPlan, member: Member) -> None:

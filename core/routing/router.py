@@ -15,6 +15,7 @@ from ..base.limits import Limits
 from ..base.methods import HANDSHAKE_NOTIFICATIONS, MAY_ASK
 from ..base.revisions import Era, features_of
 from ..bridge import related_task
+from ..caching.early_answers import EarlyAnswers
 from ..caching.interceptor import Caching
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
@@ -86,6 +87,7 @@ class Router:
         time_limits = ToolTimeLimits(context, downstream.responder)
         checks = upstream.session_checks
         decisions = downstream.decisions
+        early_answers = EarlyAnswers(context, downstream.responder, upstream.writer)
         self._definitions = DefinitionFilter(context, upstream.writer, handshaker.health)
         own = [
             Presentation(context),
@@ -99,6 +101,7 @@ class Router:
             era_adapter,
             self._definitions,
             Caching(context, handshaker.health),
+            early_answers,
             SerialTurn(),
             checks,
         ]
@@ -122,6 +125,7 @@ class Router:
             "schemas": upstream.tool_discovery.handle_schemas,
             "linger": links.handle_linger,
             "rest": idle_stop.handle_rest,
+            "early lists": early_answers.handle_timeout,
         }
         self.timers: Mapping[str, TimerHandler] = {
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
@@ -181,6 +185,8 @@ class Router:
         else:
             link.enqueue(exchange)
             self._handshaker.need(link)
+            for receive_waiting in link.interceptors.receive_waiting:
+                receive_waiting(link, exchange)
 
     def send(self, link: Link, exchange: Exchange) -> None:
         """Sends a request to a server that is ready, past the interceptors that prepare it."""
@@ -368,6 +374,12 @@ class Router:
     def is_used(self, session: Session) -> bool:
         """True if a feature works for the session."""
         return any(feature.is_used(session) for feature in self._features)
+
+    def keeps_state(self, session: Session) -> bool:
+        link = self.links.by_sid.get(session.sid)
+        if link is None or link.is_shared or link.upstream.state is not UpstreamSessionState.READY:
+            return False
+        return link.is_pipe or (not link.is_stateless and link.upstream.session is not None)
 
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session."""

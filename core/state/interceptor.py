@@ -50,6 +50,10 @@ class Interceptor:
         (`LinkRouter.forward`)."""
         raise NotImplementedError
 
+    def receive_waiting(self, link: Link, exchange: Exchange) -> None:
+        """Handles a request that was queued since its server is not ready. It may be over by now."""
+        raise NotImplementedError
+
     def prepare(self, link: Link, exchange: Exchange) -> bool:
         """Handles a request that is about to be written to a server that is ready. True if it is answered here, or sent
         on later (`LinkRouter.send`)."""
@@ -136,6 +140,10 @@ class Interceptor:
 
     # --- The server ---------------------------------------------------------------------------------------------
 
+    def introduce(self, link: Link) -> bool:
+        """Handles the beginning of a handshake. True if clients are given its result before it is over."""
+        raise NotImplementedError
+
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
         """Returns the handshake result of the server that clients are shown."""
         raise NotImplementedError
@@ -179,6 +187,7 @@ class Interceptors:
     def __init__(self, ordered: Sequence[Interceptor]) -> None:
         self.ordered = tuple(ordered)
         self.receive_request = self._up(Interceptor.receive_request)
+        self.receive_waiting = self._up(Interceptor.receive_waiting)
         self.prepare = self._up(Interceptor.prepare)
         self.receive_sent = self._up(Interceptor.receive_sent)
         self.receive_client_answer = self._down(Interceptor.receive_client_answer)
@@ -192,6 +201,7 @@ class Interceptors:
         self.cancel = self._up(Interceptor.cancel)
         self.receive_withdrawn = self._down(Interceptor.receive_withdrawn)
         self.forget = self._down(Interceptor.forget)
+        self.introduce = self._up(Interceptor.introduce)
         self.adapt_handshake = self._up(Interceptor.adapt_handshake)
         self.read_tools = self._up(Interceptor.read_tools)
         self.grant = self._up(Interceptor.grant)

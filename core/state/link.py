@@ -23,6 +23,7 @@ from ..jsonrpc.splice import compact_members
 from ..wire.http.cookies import CookieStore
 from ..wire.http.mcp_headers import Named, named
 from .answered_tokens import AnsweredToken, remembered
+from .early_start import EarlyStart, Introduction
 from .exchange import Exchange
 from .get_stream import GetStream
 from .handshake import Handshake
@@ -135,6 +136,7 @@ class Link:
         "cookies",
         "cut",
         "definitions",
+        "early",
         "era",
         "forgotten_incarnation",
         "get_stream",
@@ -218,6 +220,7 @@ class Link:
         # What belongs together
         self.get_stream = GetStream()  # on HTTP
         self.handshake = Handshake()  # the latest
+        self.early = EarlyStart() if plan.answers_early else None  # what clients get while the server starts
         self.tools = ServerTools()  # what is known of them
         # What it lists, judged; None: nothing is judged.
         judges = plan.pins is not None or plan.clean is Cleaning.BLOCK  # a property would cost each session a call
@@ -309,6 +312,14 @@ class Link:
     def receive_process_end(self) -> None:
         """Handles the end of a process."""
         self.children -= 1
+
+    def presume(self, introduction: Introduction) -> None:
+        """Takes what the server said in another session for its handshake, until that is over."""
+        assert self.early is not None
+        self.early.presume(self.era, introduction)
+        self.upstream.presume(introduction.revision, introduction.capabilities)
+        self.handshake.receive_result(introduction.shown)
+        self.receive_abilities(introduction.abilities)
 
     def furnish(self) -> None:
         """Records that files may lie in the workspace from now on."""

@@ -84,6 +84,9 @@ class SessionRouter(Protocol):
     def is_used(self, session: Session) -> bool:
         """True if a session must not end for idleness: a file is being uploaded for it."""
 
+    def keeps_state(self, session: Session) -> bool:
+        """True if a server has a process, connection or session for this one alone now, and may remember something."""
+
     def close_session(self, session: Session) -> None:
         """Handles the coming end of a session: tasks and uploads of the session end. Its requests are still open."""
 

@@ -34,6 +34,7 @@ from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .answered_tokens import AnsweredToken, remembered
 from .exchange import Exchange, ExchangeKey
+from .list_changes import NO_LISTS, NOTIFICATION_OF
 from .listen_filter import ListenFilter
 from .ports import SessionRouter, StatelessReplies
 from .stream import Stream
@@ -89,6 +90,7 @@ class Affinities(NamedTuple):
         headers: the HTTP headers that go on to the server, without those that describe a request: the server may tell
             clients apart by them.
         is_for_one: the session is for one request, with its retries and tasks.
+        handle: the name of the session in the handle that its requests bring.
     """
 
     server: str
@@ -97,6 +99,7 @@ class Affinities(NamedTuple):
     group: int
     headers: Headers = ()
     is_for_one: bool = False
+    handle: str = ""
 
     @property
     def audience(self) -> Audience:
@@ -208,6 +211,7 @@ class Session(Machine[SessionState, SessionInput]):
         level: the least severe log level it wants, for a server that is told with each request.
         subscriptions: the URIs of the resources it subscribes to, for such a server.
         listens: its `subscriptions/listen` requests, if its client has no sessions.
+        lists: the lists that its client has, if that has sessions.
         passed: the filters of those that are passed to the server. They are not in `listens`.
         adopted: number of its exchanges that are tasks, which no request of its client waits for.
         passing: number of large responses that are being passed on in parts. See `passthrough`.
@@ -240,6 +244,7 @@ class Session(Machine[SessionState, SessionInput]):
         "leg",
         "level",
         "listens",
+        "lists",
         "opener",
         "owner",
         "passed",
@@ -321,6 +326,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
         self.listens: Mapping[ExchangeKey, Subscription] = NONE
+        self.lists = NO_LISTS
         self.passed: Mapping[ExchangeKey, ListenFilter] = NONE
         self.adopted = 0
         self.passing = 0
@@ -330,6 +336,12 @@ class Session(Machine[SessionState, SessionInput]):
     def files_sid(self) -> str:
         """The public name of the session that its files are of: those of a profile are of the session with that."""
         return self.sid if self.leg is None else self.leg.sid
+
+    @property
+    def takes_early(self) -> bool:
+        """True if its client is answered while the server starts. The driver's own sessions learn what the server says
+        now, and a profile keeps lists of its own."""
+        return not self.is_own and self.leg is None
 
     def tool_shown(self, name: str) -> str:
         """Returns the name that its client has for a tool of its server."""
@@ -373,6 +385,11 @@ class Session(Machine[SessionState, SessionInput]):
     def receive_headers(self, headers: Headers) -> None:
         """Takes over the headers of a client's request. Changes are normal: credentials are renewed."""
         self.headers = headers or self.headers
+
+    @property
+    def has_handle(self) -> bool:
+        """True if the results of its client without sessions have a handle by which that comes back to it."""
+        return self.affinity is not None and bool(self.affinity.handle)
 
     def use_workspace(self, workspace: str) -> None:
         """Takes over the folders of a process that was started ahead of need."""
@@ -420,7 +437,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.greeting = greeting
 
     def merge(self, affinity: Affinities) -> None:
-        """Serves clients of all capabilities from now on."""
+        """Serves requests of another affinity from now on."""
         self.affinity = affinity
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -530,6 +547,21 @@ class Session(Machine[SessionState, SessionInput]):
         return subscription
 
     # --- Messages of the server -------------------------------------------------------------------------------------
+
+    def receive_change(self, method: str) -> bool:
+        """Handles a change of a list, which the proxy has made. True if the client is to be told now. `method` is the
+        notification."""
+        if method not in self.lists.known:
+            self.lists = self.lists.receive_change(method, [one.method for one in self.exchanges.values()])
+            return False
+        return True
+
+    def receive_listed(self, listing: str) -> str | None:
+        """Handles the response to a request for a list. Returns the notification that waited for it; None if there is
+        none."""
+        waiting = self.lists.waiting
+        self.lists = self.lists.receive_response(listing)
+        return NOTIFICATION_OF[listing] if len(waiting) > len(self.lists.waiting) else None
 
     def hold(self, held: Held) -> None:
         """Keeps a message until there is a stream for it."""

@@ -186,6 +186,11 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         assert self.state is UpstreamSessionState.INITIALIZING
         self.session = session
 
+    def presume(self, revision: str | None, capabilities: frozenset[str] | None) -> None:
+        """Takes these for what the server will answer, until it does."""
+        assert self.state in (UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING)
+        self.revision, self.capabilities = revision, capabilities
+
     def receive_initialized(self, result: bytes) -> None:
         """Handles the result of `initialize`.
 

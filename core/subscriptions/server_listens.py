@@ -164,7 +164,8 @@ class ServerListens:
         """Delivers a notification of change for everything in `missed`, which may have changed while no subscription
         was open."""
         for change in missed.changes():
-            self._server_messages.receive_notification(link, Frame(method=change.method, params=change.params), None)
+            frame = Frame(method=change.method, params=change.params)
+            self._server_messages.receive_notification(link, frame, None, is_ours=True)
 
     def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
         """Handles the end of a subscription that the proxy did not close: opens it again after a pause. Once that is

@@ -24,7 +24,7 @@ from ..base.plan import ServerPlan
 from ..bridge.request_name import name_in, sole_member
 from ..downstream.responder import Responder
 from ..jsonrpc.append import add_members, readable_members
-from ..jsonrpc.envelope import encode_error, encode_notification, text_of
+from ..jsonrpc.envelope import encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
@@ -116,8 +116,7 @@ class AccessFiltering(Interceptor):
         rules = link.plan.access
         assert rules is not None
         for kind in [] if before is None else changed_kinds(rules, before, grants):
-            method = f"notifications/{kind}/list_changed"
-            self._responder.deliver(session, method, encode_notification(method, None), None)
+            self._responder.announce(session, f"notifications/{kind}/list_changed")
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         self._lists.pop((session.sid, exchange.key), None)

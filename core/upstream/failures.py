@@ -36,7 +36,19 @@ from .handshake import Handshaker
 from .resumption import Resumption
 from .writer import UpstreamWriter
 
-TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
+TIMERS: Final = (
+    "start",
+    "probe",
+    "listening",
+    "relisten",
+    "level",
+    "schemas",
+    "news",
+    "restart",
+    "linger",
+    "rest",
+    "early lists",
+)
 """Purposes of the timers of a link, but for that of a check."""
 
 

@@ -99,6 +99,9 @@ class Handshaker:
         at = self._context.now + self.start_timeout_s(link)
         self._context.timers.set(("start", link.id), at, "upstream start")
         self._reach(link)
+        for introduce in link.interceptors.introduce:
+            if introduce(link):
+                self.accept_all(link)
 
     def _reach(self, link: Link) -> None:
         """Connects to the server, and begins the handshake in the era that is tried first."""
@@ -457,10 +460,14 @@ class Handshaker:
             self.receive_confirmed(link)
 
     def accept_all(self, link: Link) -> None:
-        """Gives the server's handshake result to all sessions that wait for it."""
+        """Gives the server's handshake result to all sessions that wait for it. One that is presumed is given to those
+        alone that may have it."""
         if link.handshake.result is None:
             return
+        is_early = link.upstream.state in STARTING
         for session in list(link.sessions.values()):
+            if is_early and not session.takes_early:
+                continue
             if session.is_stateless:
                 session.receive_greeting(self._discovery(link, session))
             elif session.opener is not None:

@@ -23,6 +23,7 @@ from ..jsonrpc.splice import members, set_member, take
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import Link
+from ..state.list_changes import LISTS_OF
 from ..state.session import PendingQuestion, Session
 from ..state.upstream_session import UpstreamSessionState
 from .filtering import hides
@@ -119,8 +120,16 @@ class ServerMessages:
             return frame.params
         return to_older(frame.method, frame.params, session.features)
 
-    def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+    def receive_notification(
+        self, link: Link, frame: Frame, related: Exchange | None, *, is_ours: bool = False
+    ) -> None:
+        """Delivers a notification to the sessions that it is for.
+
+        Args:
+            is_ours: the server did not send it: the proxy announces what the server could not.
+        """
         assert frame.method is not None
+        is_announced = is_ours and frame.method in LISTS_OF
         if hides(link, frame):
             return
         try:
@@ -137,7 +146,8 @@ class ServerMessages:
         message = envelope.encode_notification(frame.method, params)
         shared_process = link.shared_process
         if shared_process is None:
-            self._responder.deliver(link.session, frame.method, message, related)
+            if not is_announced or self._responder.may_announce(link.session, frame.method):
+                self._responder.deliver(link.session, frame.method, message, related)
             return
         try:
             named = related_id(frame.params)
@@ -149,7 +159,8 @@ class ServerMessages:
             self._context.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         for session in recipients:
-            self._responder.deliver(session, frame.method, message, None)
+            if not is_announced or self._responder.may_announce(session, frame.method):
+                self._responder.deliver(session, frame.method, message, None)
 
     def _session_for(self, link: Link, frame: Frame) -> Session | None:
         """Returns the session that a server request is for; None, and the server gets an error, if there is none."""

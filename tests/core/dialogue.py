@@ -39,6 +39,7 @@ from isthmus.core import (
     Fetch,
     Fetched,
     FileSource,
+    Forget,
     Headers,
     Join,
     Kind,
@@ -120,8 +121,8 @@ class Dialogue:
         self.now = 100.0
         self.records: dict[str, bytes] = {}  # of its storage
         self.drafts: dict[str, bytes] = {}  # and what it was given part by part
-        self.is_late = False  # parts are stored only by `catches_up`
-        self.late: list[Extend] = []
+        self.late_for: tuple[type[Effect], ...] = ()  # storage orders that are carried out only by `catches_up`
+        self.late: list[Effect] = []
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.headers: dict[ChannelId, Headers] = {}  # and headers of a kind of their own
         self.audited: list[str] = []  # lines of the audit log
@@ -159,8 +160,8 @@ class Dialogue:
         self.happens(lambda now: self.engine.receive_answer(decide.ticket, Denied(text, **rest), now))
 
     def catches_up(self) -> None:
-        """The storage stores the parts that it was given while it was late."""
-        self.is_late = False
+        """The storage carries out what it was late for."""
+        self.late_for = ()
         while self.late:
             self.carry_out([self.late.pop(0)])
 
@@ -222,14 +223,16 @@ class Dialogue:
             self.came(self.owners[order.channel], "waits for a decision on", [order.method, order.name], order.channel)
         if isinstance(order, Note) and order.is_audit:
             self.audited.append(order.text)
+        if isinstance(order, self.late_for):
+            self.late.append(order)
+            return []
+        if isinstance(order, Forget):
+            self.records.pop(order.key, None)
         if isinstance(order, Save | Load):
             answer: Saved | Loaded = Loaded(self.records.get(order.key))
             if isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
-        if isinstance(order, Extend) and self.is_late:
-            self.late.append(order)
-            return []
         if isinstance(order, Extend):
             draft = self.drafts.setdefault(order.blob, b"") + order.data
             assert len(draft) == order.offset + len(order.data)

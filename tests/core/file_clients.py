@@ -19,7 +19,7 @@ from isthmus.core.base.effects import Delete, Effect, Listen, Spawn
 from isthmus.core.base.events import Connected, DownloadOpening
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Eviction, Plan, ServerPlan
+from isthmus.core.base.plan import Eviction, FileScope, Plan, ServerPlan
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import (
     Allocate,
@@ -216,13 +216,19 @@ class Scene:
         *,
         limits: Limits,
         eviction: Eviction,
+        file_scope: FileScope,
     ) -> None:
         assert all(server.era is Era.HANDSHAKE for server in servers)
         self.tools = tools
         self.limits = limits
         self.calls: dict[str, SentMessage] = {}
         self._plan = Plan(
-            servers=tuple(servers), link_key=LINK_KEY, workspaces_path="/w", eviction=eviction, state_keys=(LINK_KEY,)
+            servers=tuple(servers),
+            link_key=LINK_KEY,
+            workspaces_path="/w",
+            eviction=eviction,
+            file_scope=file_scope,
+            state_keys=(LINK_KEY,),
         )
         self._seed = 1
         self._dials = self._closes = 0

@@ -50,6 +50,13 @@ class Scene:
         self.disk.settle()
         return self.world.only_message(channel)
 
+    def list_resources(self) -> None:
+        """Reads the list of resources, so that its changes are told."""
+        self._ids += 1
+        channel = self.client.request(str(self._ids), "resources/list", "{}")
+        self.world.answer(self.world.take_sent("resources/list"), '{"resources":[]}')
+        self.only_message(channel)
+
     def begin(self, tool: str, **arguments: object) -> tuple[ChannelId, dict[str, Any]]:
         """Calls a tool. Returns the channel of the response, and the arguments that the server got."""
         self._ids += 1

@@ -14,6 +14,7 @@ from isthmus.core.base.events import DraftOpening, RawFile, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Kind, ServerPlan, UploadConsumer
 from isthmus.core.base.storage import Appended, Save, Saved
+from isthmus.core.files.store.owners import Account
 
 HELPER = "f_get_upload_url"
 CONSUMER = UploadConsumer(tools=("eat",), file_path_argument="path")
@@ -97,7 +98,8 @@ class ResumableClient:
 
 
 def room(world: Driver, sid: str) -> int:
-    return Inside(world.engine).file_store.room(sid)
+    """The room that there is for a session of an anonymous client."""
+    return Inside(world.engine).file_store.room(Account("", sid))
 
 
 def resumable_world(**more: Any) -> tuple[Driver, Client, ResumableClient]:

@@ -111,7 +111,7 @@ class Client:
         assert reply.status == 200, reply
         documents = [reply.body]
         if reply.headers["content-type"].startswith("text/event-stream"):
-            documents = re.findall(rb"^data: ?(.+)$", reply.body, re.MULTILINE)  # a priming event has no data
+            documents = re.findall(rb"^data: ?(\S.*)$", reply.body, re.MULTILINE)  # a priming event has no data
         for document in documents:
             message: dict[str, Any] = json.loads(document)
             if message.get("id") == self._last_id and "method" not in message:

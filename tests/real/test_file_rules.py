@@ -165,9 +165,10 @@ def test_a_session_has_folders_of_its_own(client: Client, other: Client, root: P
 def test_additions_to_a_server_are_declared(client: Client) -> None:
     assert client.capabilities == {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
     tools = {tool["name"]: tool for tool in client.request("tools/list")["tools"]}
-    assert next(iter(tools)) == "files_1_get_upload_url"
+    assert list(tools)[:2] == ["files_1_get_upload_url", "files_1_put_file"]
     assert tools["by_regex"] == {"name": "by_regex", "inputSchema": {"type": "object", "properties": {}}}
-    note = "Takes upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs."
+    ways = "files_1_put_file or files_1_get_upload_url"
+    note = f"Takes upload:// handles (get them with {ways}) and artifact:// URIs."
     schema = tools["take_one"]["inputSchema"]
     assert schema["properties"]["file"] == {"type": "string", "description": f"A file.\n\n{note}"}
     many = tools["take_many"]["inputSchema"]["properties"]["files"]

@@ -29,6 +29,7 @@ MIB = 1024 * 1024
 FILE_MAX = 6 * MIB
 SESSION_MAX = 40 * MIB
 HELPER = "markitdown_get_upload_url"
+PUT = "markitdown_put_file"
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +122,8 @@ async def test_documents_become_markdown(proxy: rig.Proxy) -> None:
         ClientSession(receiving, sending) as client,
     ):
         await client.initialize()
-        helper, convert = (await client.list_tools()).tools
-        assert (helper.name, convert.name) == (HELPER, "convert_to_markdown")
+        helper, put, convert = (await client.list_tools()).tools
+        assert (helper.name, put.name, convert.name) == (HELPER, PUT, "convert_to_markdown")
         assert HELPER in convert.inputSchema["properties"]["uri"]["description"]
         for name, (content, expected) in documents.items():
             offer = (await client.call_tool(HELPER)).structuredContent
@@ -139,11 +140,27 @@ async def test_documents_become_markdown(proxy: rig.Proxy) -> None:
 
 def test_an_invalid_handle_is_explained(client: Client) -> None:
     """A web address is no handle either: this adapter takes uploads only."""
-    for uri in ("https://example.com/x.pdf", "file:///etc/hostname", "/etc/hostname", "data:,x", 7, ["a"], {"a": 1}):
+    for uri in ("https://example.com/x.pdf", "file:///etc/hostname", "/etc/hostname", "data:x", 7, ["a"], {"a": 1}):
         message = complaint(client.call("convert_to_markdown", {"uri": uri}))
         assert message.startswith("Argument uri")
         assert HELPER in message
     assert "uri" in complaint(client.call("convert_to_markdown", {}))  # the error comes from the server
+
+
+def test_a_document_comes_in_arguments(client: Client) -> None:
+    """A document is put in two parts, or stands in place of the handle as a `data:` URI or as a resource."""
+    first = client.call(PUT, {"filename": "t.csv", "text": "a,b\n", "more": True})["structuredContent"]
+    whole = {
+        "filename": "t.csv",
+        "base64": "MSwyCg==",
+        "append_to": first["upload_id"],
+        "sha256": sha256(b"a,b\n1,2\n"),
+    }
+    put = client.call(PUT, whole)["structuredContent"]
+    resource = {"uri": "file:///home/me/t.csv", "text": "a,b\n1,2\n"}
+    for uri in (put["upload_handle"], "data:text/csv;base64,YSxiCjEsMgo=", "data:text/csv,a,b%0A1,2%0A", resource):
+        (block,) = client.call("convert_to_markdown", {"uri": uri})["content"]
+        assert block["text"] == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 
 # --- Uploading ------------------------------------------------------------------------------------------------------

@@ -65,13 +65,6 @@ class Filing(Client):
             self.sid = None
         super().begin()
 
-    def is_in(self, sid: str | None) -> bool:
-        """True if the client surely still has that session."""
-        if sid is None or sid != self.sid or not self.is_ready:
-            return False
-        pipe = getattr(self, "pipe", None)
-        return pipe is None or (pipe.is_open and not pipe.is_ending)
-
     # --- Actions ----------------------------------------------------------------------------------------------------
 
     def call(self) -> int:
@@ -171,7 +164,6 @@ class Filing(Client):
                 sid=sid,
                 run=self.network.runs,
                 until_unix=since_unix + UPLOAD_TTL_S,
-                is_bearer=self.is_modern,
                 is_artifact=False,
             )
         )
@@ -220,7 +212,6 @@ class Filing(Client):
                     sid=self.sid,
                     run=self.network.runs,
                     until_unix=_unix(artifact["expires_at"]),
-                    is_bearer=self.is_modern,
                     is_artifact=True,
                     url=artifact.get("download_url", ""),
                 )
@@ -326,7 +317,6 @@ class Request:
             and (network.runs, network.disk.troubles) == (self.run, self.troubles)
             and network.now_unix < self.since_unix + LINK_TTL_S - 20.0
             and not network.is_tried
-            and (client.is_modern or client.is_in(self.sid))
         )
 
     def refused(self, status: int) -> None:

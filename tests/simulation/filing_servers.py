@@ -41,9 +41,12 @@ PRODUCERS: Final = (
 
 
 def filing_plan(id: str, kind: Kind, era: Era | None, *, is_auto: bool, tasks: TaskRules) -> ServerPlan:
+    is_early = kind is Kind.PIPE
     if is_auto:
-        return ServerPlan(id=id, kind=kind, era=era, auto_files=AutoFiles(), tasks=tasks)
-    return ServerPlan(id=id, kind=kind, era=era, consumers=CONSUMERS, producers=PRODUCERS, tasks=tasks)
+        return ServerPlan(id=id, kind=kind, era=era, auto_files=AutoFiles(), tasks=tasks, answers_early=is_early)
+    return ServerPlan(
+        id=id, kind=kind, era=era, consumers=CONSUMERS, producers=PRODUCERS, tasks=tasks, answers_early=is_early
+    )
 
 
 class FilingServer(Server):

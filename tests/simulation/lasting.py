@@ -118,7 +118,6 @@ class LastingWorld(World):
         self._server_ids = [server.plan.id for server in drawn_servers]
         self._client_count = rng.randint(2, 6)
         self.promises = Promises(self.network, is_roomy=not is_tight)
-        self.network.crashing = self._receive_crash
         self.network.begin(make, self.promises.check_start)
 
     def _server(self, number: int) -> Server:
@@ -186,9 +185,6 @@ class LastingWorld(World):
         if self.servers:
             super()._strike(number)
 
-    def _receive_crash(self) -> None:
-        self.promises.receive_crash([client for client in self.clients if isinstance(client, Filing)])
-
     # --- Checks afterwards ------------------------------------------------------------------------------------------
 
     def _check_uses(self) -> None:
@@ -197,7 +193,7 @@ class LastingWorld(World):
         numbers = itertools.count(USER)
         for server, principal in dict.fromkeys((one.server, one.principal) for one in promises.files):
             kept = [one for one in promises.files if (one.server, one.principal) == (server, principal)]
-            kept = [one for one in kept if promises.is_kept(one) and (one.is_bearer or one.run < network.runs)][-8:]
+            kept = [one for one in kept if promises.is_kept(one)][-8:]
             if not kept:
                 continue
             client = self._enter(next(numbers), KINDS_OF_USERS[len(kept) % 2], server, principal)

@@ -59,7 +59,6 @@ class LastingNetwork(Network):
     Attributes:
         runs: the number of engines before this one.
         evicted: the number of files that were evicted for others.
-        crashing: called when an engine is about to go.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class LastingNetwork(Network):
         self.storage = self.disk = StormyDisk(self)
         self._fate = self.rng_of("fate")
         self._effects_left = 0
-        self.crashing: Callable[[], None] = lambda: None
         self._evicted = 0
         self._refused: dict[Channel, int] = {}
         self.runs = 0
@@ -144,7 +142,6 @@ class LastingNetwork(Network):
         """Ends the process. Every channel is lost, with the messages in flight. Clients find out in their own time,
         servers at once."""
         self.counts["crash"] += 1
-        self.crashing()
         self._evicted = self.evicted
         self._is_doomed = self._is_stopping = False
         self._effects_left = 0

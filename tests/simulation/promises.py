@@ -26,10 +26,9 @@ class Promise:
     """The promise to keep a file.
 
     Attributes:
-        sid: the session that may use it. If `is_bearer`, any client of the principal that knows the name may.
+        sid: the session that it was stored in. Any client of the principal that knows the name may use it.
         run: the run of the proxy in which it was promised.
         until_unix: the earliest end of its life. 0 if it need not be kept any more.
-        has_lasted: True if its session was there when its run ended. From then on the name suffices.
         url: the download link, if there is one.
     """
 
@@ -40,9 +39,7 @@ class Promise:
     sid: str
     run: int
     until_unix: float
-    is_bearer: bool
     is_artifact: bool
-    has_lasted: bool = False
     url: str = ""
 
 
@@ -106,33 +103,18 @@ class Promises:
     # --- Files ------------------------------------------------------------------------------------------------------
 
     def may_have(self, promise: Promise, client: Filing) -> bool:
-        if (promise.server, promise.principal) != (client.server, client.principal):
-            return False
-        return promise.is_bearer or promise.sid == client.sid or promise.run < self.network.runs
+        return (promise.server, promise.principal) == (client.server, client.principal)
 
     def must_have(self, promise: Promise, client: Filing) -> bool:
         """True if a refusal would break the promise, even if the client knows nothing else."""
-        if not self.may_have(promise, client) or not self.is_kept(promise):
-            return False
-        if promise.is_bearer or promise.run < self.network.runs:
-            return True
-        return client.is_in(promise.sid)
+        return self.may_have(promise, client) and self.is_kept(promise)
 
     def is_kept(self, promise: Promise) -> bool:
         """True if the file must still exist."""
         network = self.network
         if promise.until_unix <= network.now_unix + SLACK_S or promise.data in network.disk.vanished:
             return False
-        if promise.run < network.runs and not (promise.is_bearer or promise.is_artifact or promise.has_lasted):
-            return False
         return self.is_roomy or not network.evicted
-
-    def receive_crash(self, clients: list[Filing]) -> None:
-        """Notes the sessions that last until the end of the run."""
-        there = {client.sid for client in clients if client.sid is not None and client.is_in(client.sid)}
-        for promise in self.files:
-            if promise.run == self.network.runs and promise.sid in there:
-                promise.has_lasted = True
 
     def check_start(self) -> None:
         """Checks the files after a start: each one that was promised is there, whole, and each one that is there has an
@@ -143,8 +125,7 @@ class Promises:
             if kept.until_unix <= network.now_unix + SLACK_S:
                 kept.until_unix = 0.0
         for promise in self.files:
-            lasts = promise.is_bearer or promise.is_artifact or promise.has_lasted
-            if promise.run < network.runs and lasts and self.is_kept(promise) and promise.uri not in shown:
+            if promise.run < network.runs and self.is_kept(promise) and promise.uri not in shown:
                 raise Wrong(f"of an earlier run, {promise} is not there")
         for status in shown.values():
             data = network.disk.blobs[status.blob]

@@ -27,7 +27,7 @@ from isthmus.core.base.events import (
 from isthmus.core.base.grants import NO_GRANTS, Grants
 from isthmus.core.base.ids import ChannelId
 from manners import TAKEN, log_line
-from simulated_answers import accept, answers_to
+from simulated_answers import accept, answers_to, texts_in
 from simulated_network import Channel, Network, Wrong, filler_of
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, GARBAGE_TOKEN, HANDSHAKES, MODERN, VERSION
 from simulated_subscriptions import Subscriptions
@@ -354,8 +354,7 @@ class Client:
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
         self.outcomes["result"] += 1
         if owed.text is not None:
-            texts = [block.get("text") for block in result.get("content", ())]
-            if texts != [owed.text] and not result.get("isError"):
+            if texts_in(result) != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
             filler = result.get("_meta", {}).get("filler")
             if filler is not None and filler != filler_of(len(filler)):

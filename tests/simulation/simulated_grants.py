@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isthmus.core.base.grants import Grants
 from isthmus.core.base.plan import AccessRule, AccessRules
-from simulated_answers import answers_to
+from simulated_answers import answers_to, texts_in
 from simulated_network import Network, Wrong
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class GrantedClient:
                 self.tasks[shape["taskId"]] = tool
                 for id in list(self.tasks)[:-TASKS_MAX]:
                     del self.tasks[id]
-            elif [block.get("text") for block in result.get("content", ())] != [say] and not result.get("isError"):
+            elif texts_in(result) != [say] and not result.get("isError"):
                 raise Wrong(f"{say!r} was answered {result!r}")
 
         client.request("tools/call", params, settle=settle)

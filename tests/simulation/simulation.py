@@ -209,6 +209,7 @@ class World:
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
             tasks=TaskRules(offer=rng.choice(list(Offer)) if self.task_record is not None else Offer.OWN),
             access=None if self.grant_record is None else self.grant_record.draw_rules(f"s{number}"),
+            answers_early=kind is Kind.PIPE and self.network.rng_of(f"early of s{number}").random() < 0.6,
         )
         server = Server(self.network, plan, is_modern=is_modern)
         server.grant_record = self.grant_record

@@ -80,7 +80,7 @@ def _forget_one(self: FileStore, uploads: Any, artifacts: Any, restore: Any = Fi
     restore(self, list(uploads)[1:], artifacts)
 
 
-def _may_use_all(self: FileUser, owner: Owner, is_live: Any) -> bool:
+def _may_use_all(self: FileUser, owner: Owner, scope: Any, is_live: Any) -> bool:
     return owner.server in self.servers
 
 

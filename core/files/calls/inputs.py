@@ -120,7 +120,7 @@ class Inputs:
         entry = self._file_store.find(user, of_sid=found.sid, id=found.id, kind=found.kind)
         if entry is None:
             gone = self._file_store.gone(user, of_sid=found.sid, id=found.id, kind=found.kind)
-            why = gone or "it has expired, or belongs to another session"
+            why = gone or "it has expired, or belongs to another client"
             if found.kind == "artifact":
                 again = "Call the tool that made it again, or upload the file."
                 raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")

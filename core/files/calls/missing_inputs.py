@@ -77,8 +77,6 @@ class MissingInputs:
             return bool(values)
 
         def seen(answer: StorageAnswer) -> None:
-            if job.is_over:
-                return
             missing = values
             if isinstance(answer, Surveyed):
                 there = [path for path, sighting in zip(paths, answer.named, strict=True) if not _is_missing(sighting)]

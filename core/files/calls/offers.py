@@ -24,12 +24,16 @@ from ..store.handles import ARTIFACT_SCHEME, format_upload
 from ..store.store import StoredUpload
 from .arguments import tool_named
 from .artifact import Artifact, resource_item
-from .tool_hints import takes_files
+from .file_arguments import FileArguments, file_arguments
 from .upload_tools import UploadTools
 from .uris import base_url
 
 _NUMBER: Final = re.compile(rb"[0-9]{1,300}")
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+NAMED_MAX: Final = 3
+"""Arguments that a note names. The sentence stays short."""
+
 WORKFLOW_URI: Final = "doc://upload_workflow.md"
 
 
@@ -118,7 +122,8 @@ def _noted(tool: bytes, server: ServerPlan, named: UploadTools) -> bytes:
     name = _name(tool)
     consumers = [consumer for consumer in server.consumers if name is not None and tool_named(consumer.tools, name)]
     if not consumers:
-        return _with_note(tool, _auto_note(server, named.either)) if server.auto_files and takes_files(tool) else tool
+        note = _auto_note(server, named.either, file_arguments(tool)) if server.auto_files else ""
+        return _with_note(tool, note) if note else tool
     takers: dict[str, UploadConsumer] = {}
     for consumer in consumers:
         for argument in consumer.arguments:
@@ -144,12 +149,24 @@ def _argument_note(consumer: UploadConsumer, helper: str) -> str:
     return f"Also takes {what}." if consumer.accept_other else f"Takes {what}."
 
 
-def _auto_note(server: ServerPlan, helper: str) -> str:
-    """Returns the sentence for a tool whose arguments may name files."""
-    return (
-        f"Where an argument names a file to read, pass its {server.upload_scheme} handle (get one with {helper}) or "
-        f"its {ARTIFACT_SCHEME} URI."
-    )
+def _auto_note(server: ServerPlan, helper: str, files: FileArguments) -> str:
+    """Returns what a tool is noted with whose arguments name files; an empty text if none does."""
+    sentences = []
+    if files.reads:
+        sentences.append(
+            f"Where {_named(files.reads)} names a file to read, pass its {server.upload_scheme} handle (get one with "
+            f"{helper}) or its {ARTIFACT_SCHEME} URI."
+        )
+    if files.writes:
+        sentences.append(f"To write a new file, pass {ARTIFACT_SCHEME}new/NAME as {_named(files.writes)}.")
+    return " ".join(sentences)
+
+
+def _named(labels: Sequence[str]) -> str:
+    """Returns how a sentence speaks of arguments: by their names if these are few and plain."""
+    if len(labels) > NAMED_MAX or not all(_PLAIN.fullmatch(label) for label in labels):
+        return "an argument"
+    return " or ".join(f"`{label}`" for label in labels)
 
 
 def _described(schema: bytes, steps: tuple[str, ...], note: str) -> bytes:

@@ -108,7 +108,7 @@ class Outputs:
             return
         blobs = tuple(self._context.mint() for _ in sources)
         session = job.link.session_of(job.exchange)
-        room = self._file_store.room(session.files_sid)
+        room = self._file_store.room(self._file_store.account(session.principal, session.files_sid))
 
         def late(answer: StorageAnswer) -> None:
             for blob, file in zip(blobs, answer.files if isinstance(answer, Collected) else (), strict=False):
@@ -139,6 +139,7 @@ class Outputs:
     def _take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
         job = outcome.job
         session = job.link.session_of(job.exchange)
+        account = self._file_store.account(session.principal, session.files_sid)
         seen: set[str] = set()
         taken: list[tuple[StoredArtifact, Reservation, SeenFile | None]] = []
         for index, (blob, file) in enumerate(zip(blobs, files, strict=True)):
@@ -148,8 +149,8 @@ class Outputs:
                     self._note_problem(job, file.problem, source)
                 continue
             is_twice = bool(file.path) and file.path in seen
-            has_slot = self._file_store.artifact_slots(session.files_sid) > 0
-            is_over_limit = not has_slot or file.size_bytes > self._file_store.room(session.files_sid)
+            has_slot = self._file_store.slots(account, "artifact") > 0
+            is_over_limit = not has_slot or file.size_bytes > self._file_store.room(account)
             if job.is_over or is_twice or is_over_limit:
                 self._context.order(Discard(blob=blob))
                 if is_over_limit and not is_twice:
@@ -158,7 +159,7 @@ class Outputs:
             seen.add(file.path)
             record = self._record(outcome, blob, file)
             job.add_artifact(record)
-            taken.append((record, self._file_store.hold(session.files_sid, file.size_bytes, artifacts=1), source))
+            taken.append((record, self._file_store.hold(account, file.size_bytes, artifacts=1), source))
         if job.is_over:
             return
         job.expect_answer()  # keeps the call waiting until all orders are given

@@ -31,11 +31,12 @@ class PutCalls:
         self._under_way: set[ExchangeKey] = set()
 
     def add_tool(self, result: bytes, server: ServerPlan, named: UploadTools, *, is_first: bool) -> bytes:
-        """Returns a page of `tools/list` with the tool."""
+        """Returns a page of `tools/list`, which has the other upload tools already, with this one."""
         part_max_bytes, requires_sha256 = self._context.limits.upload_part_max_bytes, self._context.plan.require_sha256
         name = put_name(server.id)
         entry = put_entry(name, server.id, named.link, part_max_bytes=part_max_bytes, requires_sha256=requires_sha256)
-        return add_put_tool(result, name, entry, is_first_page=is_first)
+        # Behind the tool that gives links: programs take the first tool for that.
+        return add_put_tool(result, name, entry, index=(1 if named.link else 0) if is_first else None)
 
     def receive_call(self, link: Link, exchange: Exchange) -> None:
         """Stores the part of a file in the arguments, and answers the call."""
@@ -119,16 +120,16 @@ def put_entry(name: str, server_id: str, link: str, *, part_max_bytes: int, requ
     )
 
 
-def add_put_tool(result: bytes, name: str, entry: bytes, *, is_first_page: bool) -> bytes:
-    """Returns a page of `tools/list` with the tool first, on the first page. A tool of the server that has its name is
-    left out."""
+def add_put_tool(result: bytes, name: str, entry: bytes, *, index: int | None) -> bytes:
+    """Returns a page of `tools/list` with the tool at `index`; with None, without it. A tool of the server that has its
+    name is left out."""
     array = take(result, readable_members(result).get("tools"))
     if array is None or not array.startswith(b"["):
         return result
     tools = readable_elements(array)
     kept = [tool for tool in tools if readable_text(take(tool, readable_members(tool).get("name"))) != name]
-    if is_first_page:
-        kept.insert(0, entry)
+    if index is not None:
+        kept.insert(index, entry)
     return result if kept == tools else set_member(result, "tools", b"[" + b",".join(kept) + b"]")
 
 

@@ -103,8 +103,7 @@ class ResultRewriter:
     def with_path(self, link: Link, uri: str) -> str:
         """Returns the URI that the server knows in place of one that a result had without its path."""
         auto = link.plan.auto_files
-        rewrites = (auto is not None and auto.rewrite_text) or any(rule.rewrite_text for rule in link.plan.producers)
-        if not rewrites:
+        if not ((auto is not None and auto.rewrite_text) or any(each.rewrite_text for each in link.plan.producers)):
             return uri
         for path, shown in self._places(link).shown.items():
             if uri.startswith(f"file://{shown}/"):

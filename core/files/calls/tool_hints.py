@@ -32,14 +32,6 @@ TEXT_MAX_CHARS: Final = 16 * 1024
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
 _URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
 _PATH_WORD: Final = Pattern(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
-_FILE_NAME: Final = Pattern(
-    r"path|(?<!pro)file|document|image|picture|(?:^|[_\-.])uris?$|(?-i:(?<=[a-z])(?:Uri|URI)s?$)", re.IGNORECASE
-)
-_FILE_WORD: Final = Pattern(
-    r"(?<![A-Za-z])(?:(?:file)?paths?|file(?:name)?s?|uris?|documents?|images?)(?![A-Za-z])", re.IGNORECASE
-)
-_RESULT_WORD: Final = Pattern(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
-_SOURCE_WORD: Final = Pattern(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
 _FILE_URI: Final = Pattern(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
 _SCHEME: Final = Pattern(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
 _REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
@@ -53,14 +45,14 @@ def read_hints(result: bytes) -> dict[str, Hints]:
         name = readable_text(take(tool, spans.get("name")))
         if name is None:
             continue
-        notes = _decoded(take(tool, spans.get("annotations")))
+        notes = decoded_object(take(tool, spans.get("annotations")))
         output = take(tool, spans.get("outputSchema"))
         about = (readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS]
         found[name] = Hints(
             is_read_only=notes.get("readOnlyHint") is True,
             is_harmless=notes.get("readOnlyHint") is True or notes.get("idempotentHint") is True,
             output_schema=output if output is not None and output.startswith(b"{") else None,
-            verdicts=_uri_hints(_decoded(take(tool, spans.get("inputSchema"))), about),
+            verdicts=_uri_hints(decoded_object(take(tool, spans.get("inputSchema"))), about),
         )
     return found
 
@@ -80,21 +72,6 @@ def says_uri(result: bytes, paths: Sequence[str]) -> bool:
     return _SCHEME.search(own_words) is not None and (own_words != text or _REFUSAL.search(own_words) is not None)
 
 
-def takes_files(tool: bytes) -> bool:
-    """True if the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
-    description may be a file, and not only one to be written."""
-    strings, files, results = set(), set(), set()
-    for label, part in _parts(_decoded(take(tool, readable_members(tool).get("inputSchema")))):
-        if _is_string(part):
-            strings.add(label)
-        key, about = label.rpartition(".")[2], _text(part.get("description"))
-        if _FILE_NAME.search(key) or _FILE_WORD.search(about):
-            files.add(label)
-        if _RESULT_WORD.search(f"{key} {about}") and not _SOURCE_WORD.search(f"{key} {about}"):
-            results.add(label)
-    return not strings.isdisjoint(files - results)
-
-
 # --- Schemas --------------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +79,7 @@ def _uri_hints(schema: dict[str, Any], about: str) -> dict[str, bool]:
     """Returns for each argument whether it wants a URI, where its schema or the tool's description decides that."""
     by_label: dict[str, bool] = {}
     strings = set()
-    for label, part in _parts(schema):
+    for label, part in argument_schemas(schema):
         wants_uri = _uri_hint(part)
         if wants_uri is not None and not by_label.get(label):  # of several subschemas, one that wants a URI wins
             by_label[label] = wants_uri
@@ -113,7 +90,7 @@ def _uri_hints(schema: dict[str, Any], about: str) -> dict[str, bool]:
     return by_label
 
 
-def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def argument_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields every subschema of an argument within `schema`, with its label. A list's items have the label of the
     list."""
     pending: list[tuple[str, object, int]] = [("", schema, 0)]
@@ -170,7 +147,7 @@ def _text(value: object) -> str:
     return value[:TEXT_MAX_CHARS] if isinstance(value, str) else ""
 
 
-def _decoded(raw: bytes | None) -> dict[str, Any]:
+def decoded_object(raw: bytes | None) -> dict[str, Any]:
     """Returns a JSON object as a dict; an empty one for anything else."""
     if raw is None or not raw.startswith(b"{"):
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeAlias, TypeVar
 
 from ...state.records import StoredArtifact, StoredUpload
+from .owners import Account
 
 R = TypeVar("R", StoredUpload, StoredArtifact)
 
@@ -14,6 +15,7 @@ class Entry(Generic[R]):
 
     Attributes:
         record: the record as it was last saved.
+        account: the account that the file counts in.
         pins: number of calls that use the file. While there are any, it neither expires nor is evicted.
         expires_at: when the file goes, if no call uses it then.
         used: ordinal of the last use; the higher, the later.
@@ -21,10 +23,13 @@ class Entry(Generic[R]):
         added_at: when the file was added to the store; minus infinity if an earlier run stored it.
     """
 
-    __slots__ = ("added_at", "expires_at", "pins", "record", "used", "used_at_unix")
+    __slots__ = ("account", "added_at", "expires_at", "pins", "record", "used", "used_at_unix")
 
-    def __init__(self, record: R, *, added_at: float, expires_at: float, used: int, used_at_unix: float) -> None:
+    def __init__(
+        self, record: R, account: Account, *, added_at: float, expires_at: float, used: int, used_at_unix: float
+    ) -> None:
         self.record: R = record
+        self.account = account
         self.pins = 0
         self.added_at = added_at
         self.expires_at = expires_at

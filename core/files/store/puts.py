@@ -15,12 +15,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ...base.ids import Ticket
+from ...base.plan import FileScope
 from ...base.storage import Discard, Extend, Extended, StorageAnswer, StoredFile
 from ...state.context import Context
 from ...state.session import Session
 from ...state.storage_orders import StorageOrders, reason_of
 from .filenames import HEAD_BYTES
-from .owners import Owner, user_of
+from .owners import Account, Owner, user_of
 from .store import FileStore, Reservation, StoredUpload
 from .uploads import Uploader, save_uploads, upload_record
 
@@ -66,17 +67,31 @@ class _Draft:
     """An upload of which more is to come, or whose last part is being stored.
 
     Attributes:
+        owner: the owner of the session, see `core.base.budget`.
         reservation: the room for what has come; None before the first part.
         is_busy: a part is being stored.
         is_over: the draft has ended while a part was being stored.
     """
 
-    __slots__ = ("blob", "dies_at", "file", "head", "id", "is_busy", "is_over", "reservation", "size_bytes", "uploader")
+    __slots__ = (
+        "blob",
+        "dies_at",
+        "file",
+        "head",
+        "id",
+        "is_busy",
+        "is_over",
+        "owner",
+        "reservation",
+        "size_bytes",
+        "uploader",
+    )
 
-    def __init__(self, id: str, blob: str, uploader: Uploader, first: Part, dies_at: float) -> None:
+    def __init__(self, id: str, blob: str, uploader: Uploader, owner: str, first: Part, dies_at: float) -> None:
         self.id = id
         self.blob = blob
         self.uploader = uploader
+        self.owner = owner
         self.file = first.filename, first.mime_type
         self.dies_at = dies_at
         self.size_bytes = 0
@@ -107,7 +122,8 @@ class _Draft:
 
 
 class Puts:
-    """Stores content that comes in messages. Bounded in drafts, for each session and over all.
+    """Stores content that comes in messages. Bounded in drafts: for each session, over all, and for each owner in about
+    half of all, so that nobody takes the place of others.
 
     Args:
         is_live: returns True if a session of that public name is open.
@@ -144,14 +160,14 @@ class Puts:
             )
             then(Problem(f"{text} What came of it was dropped."))
             return
-        if len(part.data) > self._file_store.room(draft.uploader.sid) or not self._has_slot(draft):
-            then(Problem("This session's storage is full: wait until files expire, or send a smaller file."))
+        if len(part.data) > self._file_store.room(self._account(draft)) or not self._has_slot(draft):
+            then(Problem("Your storage is full: wait until files expire, or send a smaller file."))
             return
         self._drafts[draft.id] = draft
         if draft.reservation is None or part.data:  # there is room for the whole, of which one part is held already
             if draft.reservation is not None:
                 self._file_store.release(draft.reservation)
-            draft.begin(self._file_store.hold(draft.uploader.sid, whole_bytes, uploads=1))
+            draft.begin(self._file_store.hold(self._account(draft), whole_bytes, uploads=1))
         else:
             draft.begin(draft.reservation)
         self._set_timer(draft)
@@ -165,11 +181,13 @@ class Puts:
         """Returns a new draft, or why there can be none."""
         limits, sid = self._context.limits, session.files_sid
         own = sum(draft.uploader.sid == sid for draft in self._drafts.values())
-        if own >= limits.upload_drafts_per_session_max or len(self._drafts) >= limits.upload_drafts_max:
+        of_owner = sum(draft.owner == session.owner != "" for draft in self._drafts.values())
+        all_max = limits.upload_drafts_max
+        if own >= limits.upload_drafts_per_session_max or len(self._drafts) >= all_max or of_owner > all_max // 2:
             return Problem("Too many uploads are under way: complete some with their last part first.")
         uploader = Uploader(session.server, sid, session.principal, session.is_stateless)
         dies_at = self._context.now + limits.upload_draft_max_s
-        return _Draft(self._context.mint(), self._context.mint(), uploader, part, dies_at)
+        return _Draft(self._context.mint(), self._context.mint(), uploader, session.owner, part, dies_at)
 
     def _continued(self, session: Session, part: Part) -> _Draft | Problem:
         """Returns the draft that the part goes on with, or why it cannot."""
@@ -193,10 +211,19 @@ class Puts:
     def _may_use(self, session: Session, draft: _Draft) -> bool:
         server, sid, principal, is_bearer = draft.uploader
         owner = Owner(server, principal, sid, is_bearer, is_restored=False)
-        return session.server == server and user_of(self._context, session).may_use(owner, self._is_live)
+        return session.server == server and user_of(self._context, session).may_use(
+            owner, self._context.plan.file_scope, self._is_live
+        )
+
+    def _account(self, draft: _Draft) -> Account:
+        return self._file_store.account(draft.uploader.principal, draft.uploader.sid)
+
+    def _needs_session(self, draft: _Draft) -> bool:
+        """True if the draft is good only while its session is open."""
+        return self._context.plan.file_scope is FileScope.SESSION and not draft.uploader.is_bearer
 
     def _has_slot(self, draft: _Draft) -> bool:
-        return draft.reservation is not None or bool(self._file_store.upload_slots(draft.uploader.sid))
+        return draft.reservation is not None or bool(self._file_store.slots(self._account(draft), "upload"))
 
     def _receive_stored(self, draft: _Draft, part: Part, then: Then, answer: StorageAnswer) -> None:
         size_bytes = draft.size_bytes + len(part.data)
@@ -234,8 +261,7 @@ class Puts:
             if problem:
                 return Problem(f"The content could not be stored: {problem}.")
             # The session may have closed while the record was being saved.
-            is_kept = draft.uploader.is_bearer or self._is_live(draft.uploader.sid)
-            return None if is_kept else _GONE
+            return _GONE if self._needs_session(draft) and not self._is_live(draft.uploader.sid) else None
 
         def saved(problem: Problem | None) -> None:
             then(record if problem is None else problem)
@@ -251,9 +277,9 @@ class Puts:
             self._drop(draft)
 
     def close_session(self, sid: str) -> None:
-        """Ends the session's drafts, except those of a client without sessions."""
+        """Ends the session's drafts that need it."""
         for draft in [draft for draft in self._drafts.values() if draft.uploader.sid == sid]:
-            if not draft.uploader.is_bearer:
+            if self._needs_session(draft):
                 self._drop(draft)
 
     def end_all(self) -> None:

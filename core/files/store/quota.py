@@ -1,4 +1,4 @@
-"""Storage accounts: what each session and all together have stored and reserved, and how far that is below the
+"""Storage accounts: what each account and all together have stored and reserved, and how far that is below the
 limits."""
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Literal, overload
 
 from ...base.limits import Limits
-from ...state.records import FileKind, StoredArtifact
+from ...state.records import FileKind
 from .entry import ArtifactEntry, StoredEntry, UploadEntry
+from .owners import Account
 
 
 class Reservation:
@@ -20,26 +21,26 @@ class Reservation:
         is_sure: the files will arrive, as far as is known (see `FileStore.hold`).
     """
 
-    __slots__ = ("artifacts", "is_sure", "sid", "size_bytes", "uploads")
+    __slots__ = ("account", "artifacts", "is_sure", "size_bytes", "uploads")
 
     def __init__(
-        self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
+        self, account: Account, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
     ) -> None:
-        self.sid = sid
+        self.account = account
         self.size_bytes = size_bytes
         self.uploads = uploads
         self.artifacts = artifacts
         self.is_sure = is_sure
 
 
-class _Account:
-    """The files and reservations of one session."""
+class _Balance:
+    """The files and reservations of one account."""
 
     __slots__ = ("artifacts", "held_artifacts", "held_bytes", "held_uploads", "size_bytes", "uploads")
 
     def __init__(self) -> None:
-        self.uploads: dict[str, UploadEntry] = {}
-        self.artifacts: dict[str, ArtifactEntry] = {}
+        self.uploads: dict[tuple[str, str], StoredEntry] = {}  # by session and id
+        self.artifacts: dict[tuple[str, str], StoredEntry] = {}
         self.size_bytes = 0
         self.held_bytes = 0
         self.held_uploads = 0
@@ -49,93 +50,93 @@ class _Account:
     def is_empty(self) -> bool:
         return not (self.uploads or self.artifacts or self.held_uploads or self.held_artifacts or self.held_bytes)
 
+    def of_kind(self, kind: FileKind) -> dict[tuple[str, str], StoredEntry]:
+        return self.uploads if kind == "upload" else self.artifacts
+
 
 class StorageQuota:
     """Counts bytes and files, stored and reserved. Enforces no rule except that nothing is counted twice."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[Account, _Balance] = {}
+        self._entries: dict[tuple[FileKind, str, str], StoredEntry] = {}
         self._total_bytes = 0
-        self._total_files = 0
+        self._held_files = 0
         self._unsure: dict[Reservation, None] = {}  # oldest first
 
     # --- Room -----------------------------------------------------------------------------------------------------
 
-    def free(self, sid: str) -> tuple[int, int]:
-        """Returns how many bytes a session, and all together, are below their limits; negative if above."""
-        account = self._accounts.get(sid)
-        used = 0 if account is None else account.size_bytes + account.held_bytes
+    def free(self, account: Account) -> tuple[int, int]:
+        """Returns how many bytes an account, and all together, are below their limits; negative if above."""
+        balance = self._accounts.get(account)
+        used = 0 if balance is None else balance.size_bytes + balance.held_bytes
         return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
 
-    def unsure(self, sid: str | None = None) -> list[Reservation]:
-        """Returns the reservations that are not sure, of one session or of all, newest first."""
-        return [reservation for reservation in reversed(self._unsure) if sid in (None, reservation.sid)]
+    def unsure(self, account: Account | None = None) -> list[Reservation]:
+        """Returns the reservations that are not sure, of one account or of all, newest first."""
+        return [reservation for reservation in reversed(self._unsure) if account in (None, reservation.account)]
 
     @property
-    def sids(self) -> list[str]:
-        """The sessions that have files or reservations."""
+    def accounts(self) -> list[Account]:
+        """The accounts that have files or reservations."""
         return list(self._accounts)
 
-    def upload_slots(self, sid: str) -> int:
-        account = self._accounts.get(sid)
-        used = 0 if account is None else len(account.uploads) + account.held_uploads
-        return self._slots(self._limits.uploads_per_session_max - used)
+    def slots(self, account: Account, kind: FileKind) -> tuple[int, int]:
+        """Returns how many files of that kind an account, and how many files all together, are below their limits."""
+        balance = self._accounts.get(account)
+        held = 0 if balance is None else balance.held_uploads if kind == "upload" else balance.held_artifacts
+        own, all_files = self.stored_slots(account, kind)
+        return own - held, all_files - self._held_files
 
-    def artifact_slots(self, sid: str) -> int:
-        account = self._accounts.get(sid)
-        used = 0 if account is None else len(account.artifacts) + account.held_artifacts
-        return self._slots(self._limits.artifacts_per_session_max - used)
-
-    def _slots(self, left: int) -> int:
-        return max(0, min(left, self._limits.stored_files_max - self._total_files))
+    def stored_slots(self, account: Account, kind: FileKind) -> tuple[int, int]:
+        """Returns the same, of files that are stored: reservations are left out."""
+        limits, balance = self._limits, self._accounts.get(account)
+        limit = limits.uploads_per_session_max if kind == "upload" else limits.artifacts_per_session_max
+        used = 0 if balance is None else len(balance.of_kind(kind))
+        return limit - used, limits.stored_files_max - len(self._entries)
 
     def count(self, reservation: Reservation, sign: int) -> None:
         """Counts a reservation; with `sign` -1, gives it back."""
-        account = self._accounts.setdefault(reservation.sid, _Account())
-        account.held_bytes += sign * reservation.size_bytes
-        account.held_uploads += sign * reservation.uploads
-        account.held_artifacts += sign * reservation.artifacts
+        balance = self._accounts.setdefault(reservation.account, _Balance())
+        balance.held_bytes += sign * reservation.size_bytes
+        balance.held_uploads += sign * reservation.uploads
+        balance.held_artifacts += sign * reservation.artifacts
         self._total_bytes += sign * reservation.size_bytes
-        self._total_files += sign * (reservation.uploads + reservation.artifacts)
+        self._held_files += sign * (reservation.uploads + reservation.artifacts)
         if not reservation.is_sure and sign > 0:
             self._unsure[reservation] = None
         elif not reservation.is_sure:
             del self._unsure[reservation]
-        self._tidy(reservation.sid, account)
+        self._tidy(reservation.account, balance)
 
     # --- Entries --------------------------------------------------------------------------------------------------
 
     def add(self, entry: StoredEntry) -> None:
         record = entry.record
-        account = self._accounts.setdefault(record.sid, _Account())
-        assert self.find(record.kind, record.sid, record.id) is None
-        if isinstance(record, StoredArtifact):
-            account.artifacts[record.id] = entry  # type: ignore[assignment]  # an entry is of its record's kind
-        else:
-            account.uploads[record.id] = entry  # type: ignore[assignment]
-        account.size_bytes += record.size_bytes
+        balance = self._accounts.setdefault(entry.account, _Balance())
+        key = (record.kind, record.sid, record.id)
+        assert key not in self._entries
+        self._entries[key] = entry
+        balance.of_kind(record.kind)[record.sid, record.id] = entry
+        balance.size_bytes += record.size_bytes
         self._total_bytes += record.size_bytes
-        self._total_files += 1
 
     def remove(self, entry: StoredEntry) -> None:
         record = entry.record
-        account = self._accounts[record.sid]
-        if isinstance(record, StoredArtifact):
-            del account.artifacts[record.id]
-        else:
-            del account.uploads[record.id]
-        account.size_bytes -= record.size_bytes
+        balance = self._accounts[entry.account]
+        del self._entries[record.kind, record.sid, record.id]
+        del balance.of_kind(record.kind)[record.sid, record.id]
+        balance.size_bytes -= record.size_bytes
         self._total_bytes -= record.size_bytes
-        self._total_files -= 1
-        self._tidy(record.sid, account)
+        self._tidy(entry.account, balance)
 
-    def _tidy(self, sid: str, account: _Account) -> None:
-        assert min(account.size_bytes, account.held_bytes, account.held_uploads, account.held_artifacts) >= 0
-        assert min(self._total_bytes, self._total_files) >= 0
-        if account.is_empty:
-            assert account.size_bytes == 0
-            del self._accounts[sid]
+    def _tidy(self, account: Account, balance: _Balance) -> None:
+        assert min(balance.size_bytes, balance.held_bytes, balance.held_uploads, balance.held_artifacts) >= 0
+        assert min(self._total_bytes, self._held_files) >= 0
+        if balance.is_empty:
+            assert balance.size_bytes == 0
+            del self._accounts[account]
 
     @overload
     def find(self, kind: Literal["upload"], sid: str, id: str) -> UploadEntry | None: ...
@@ -144,23 +145,16 @@ class StorageQuota:
     @overload
     def find(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None: ...
     def find(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None:
-        account = self._accounts.get(sid)
-        if account is None:
-            return None
-        return account.uploads.get(id) if kind == "upload" else account.artifacts.get(id)
+        return self._entries.get((kind, sid, id))
 
-    def uploads_of(self, sid: str) -> list[UploadEntry]:
-        account = self._accounts.get(sid)
-        return [] if account is None else list(account.uploads.values())
-
-    def artifacts_of(self, sid: str) -> list[ArtifactEntry]:
-        """Returns the session's artifacts, oldest first."""
-        account = self._accounts.get(sid)
-        return [] if account is None else list(account.artifacts.values())
-
-    def entries_of(self, sid: str) -> Iterator[StoredEntry]:
-        account = self._accounts.get(sid)
-        return iter(()) if account is None else chain(account.uploads.values(), account.artifacts.values())
+    def entries_of(self, account: Account, kind: FileKind | None = None) -> Iterator[StoredEntry]:
+        """Yields the files of an account, of one kind or of both, oldest first."""
+        balance = self._accounts.get(account)
+        if balance is None:
+            return iter(())
+        if kind is not None:
+            return iter(balance.of_kind(kind).values())
+        return chain(balance.uploads.values(), balance.artifacts.values())
 
     def all_entries(self) -> Iterator[StoredEntry]:
         return chain.from_iterable(map(self.entries_of, self._accounts))

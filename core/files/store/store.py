@@ -1,12 +1,13 @@
 """The file store: the uploads and artifacts of every session, their sizes, who may use them, and when they go.
 
 Each entry is a blob and a record that owns it. An upload lives as long as it is used. An artifact lives until its
-deadline, so that a download link that was handed out keeps working. A file that a call uses stays until that call is
-over. A session's uploads end with it. Uploads of clients without sessions do not, and neither do files that an earlier
-run stored: for these, an id of 128 random bits, named by the right principal, is proof enough.
+deadline. A file that a call uses stays until that call is over. An id of 128 random bits, named by the right principal,
+is proof enough: files do not end with their session (`FileScope.PRINCIPAL`). Where a session keeps its files to itself
+(`FileScope.SESSION`), its uploads end with it, except those of clients without sessions and of an earlier run.
 
 Room is reserved before a byte is stored. If a file does not fit, others are evicted (`eviction`): files of the same
-session, and where the limit for all is reached, also files whose session is not live.
+account (`owners.account_of`), and where the limit for all is reached, also files of the same principal whose session is
+over. No principal's files give way for those of another. If there are too many files, those go whose session is over.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from typing import Final, Literal, TypeVar, overload
 
 import msgspec
 
-from ...base.plan import UPLOAD_SCHEME, Eviction
+from ...base.plan import UPLOAD_SCHEME, Eviction, FileScope
 from ...base.storage import Discard, Forget, Save
 from ...state.context import Context
 from ...state.records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
 from . import handles
 from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
-from .owners import FileUser, Owner
+from .owners import Account, FileUser, Owner, account_of
 from .quota import Reservation, StorageQuota
+from .subscribers import Subscribers
 from .tombstones import Ending, Tombstones
 
 __all__ = [
@@ -46,7 +48,7 @@ R = TypeVar("R", StoredUpload, StoredArtifact)
 
 
 class FileStore:
-    """All stored files. Bounded in bytes and in files, for each session and over all; reservations count like stored
+    """All stored files. Bounded in bytes and in files, for each account and over all; reservations count like stored
     files.
 
     Args:
@@ -62,65 +64,87 @@ class FileStore:
             tombstones_max=context.limits.tombstones_max, ttl_s=context.limits.tombstone_ttl_s
         )
         self._ends: Tally[tuple[str, FileKind, str]] = Tally()
+        self.subscribers = Subscribers()
         self._gone: dict[str, list[StoredArtifact]] = {}  # artifacts yet to be announced as gone, by session
+        self._changed: set[str] = set()  # sessions whose own artifacts have changed, which is yet to be announced
         self._uses = 0
         self._is_stopping = False
 
     # --- Room -----------------------------------------------------------------------------------------------------
 
-    def room(self, sid: str) -> int:
-        """Returns how many more bytes may be stored for a session, counting what can be evicted for them."""
-        own_bytes, all_bytes = self._quota.free(sid)
-        own = sum(entry.record.size_bytes for entry in self._evictable(sid))
+    def account(self, principal: str, sid: str) -> Account:
+        """Returns the account of files that a session of the principal stores."""
+        return account_of(self._context.plan.file_scope, principal, sid)
+
+    def room(self, account: Account) -> int:
+        """Returns how many more bytes may be stored for an account, counting what can be evicted for them."""
+        own_bytes, all_bytes = self._quota.free(account)
+        own = sum(entry.record.size_bytes for entry in self._evictable(account))
         room = min(own_bytes, all_bytes) + own
-        if all_bytes < own_bytes:  # the limit for all is nearer: files without a live session may go as well
-            room = min(own_bytes + own, room + sum(entry.record.size_bytes for entry in self._ownerless(sid)))
+        if all_bytes < own_bytes:  # the limit for all is nearer: files of sessions that are over may go as well
+            room = min(own_bytes + own, room + sum(entry.record.size_bytes for entry in self._ownerless(account)))
         return max(0, room)
 
-    def upload_slots(self, sid: str) -> int:
-        """Returns how many more uploads a session may have. Eviction makes room for bytes only, not for files."""
-        return self._quota.upload_slots(sid)
-
-    def artifact_slots(self, sid: str) -> int:
-        """Returns how many more artifacts a session may have."""
-        return self._quota.artifact_slots(sid)
+    def slots(self, account: Account, kind: FileKind) -> int:
+        """Returns how many more files of that kind an account may have, counting those of sessions that are over, which
+        can be evicted for them."""
+        own, all_files = self._quota.slots(account, kind)
+        slots = own + len(self._closed(account, kind))
+        if all_files < own:
+            slots = min(slots, all_files + len(self._closed(account)))
+        return max(0, slots)
 
     def hold(
-        self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
+        self, account: Account, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
     ) -> Reservation:
         """Reserves room. The caller has checked with `room` that there is enough.
 
         Args:
             is_sure: True: so many bytes will arrive, and other files are evicted for them now. False: others are
                 evicted only for what has arrived, when it is added; until then the store may exceed its limits by such
-                reservations.
+                reservations. Files are evicted for the number of files only then, too.
         """
-        assert size_bytes <= self.room(sid)
-        reservation = Reservation(sid, size_bytes, uploads=uploads, artifacts=artifacts, is_sure=is_sure)
+        assert size_bytes <= self.room(account)
+        reservation = Reservation(account, size_bytes, uploads=uploads, artifacts=artifacts, is_sure=is_sure)
         self._quota.count(reservation, 1)
         if is_sure:
-            self._make_room(sid)
+            self._make_room(account)
         return reservation
 
     def release(self, reservation: Reservation) -> None:
         """Releases a reservation: its files are stored now, or never will be."""
         self._quota.count(reservation, -1)
 
-    def _make_room(self, sid: str) -> None:
+    def _make_room(self, account: Account) -> None:
         """Evicts files until the limits are kept. If calls use too much for that, none is evicted until such a call is
         over (`unpin`)."""
-        self._make_own_room(sid)
-        self._make_common_room(sid)
-
-    def _make_own_room(self, sid: str) -> None:
-        own_bytes, _ = self._quota.free(sid)
-        if own_bytes < 0:
-            self._evict_for(-own_bytes, list(self._evictable(sid)), self._quota.unsure(sid))
-
-    def _make_common_room(self, sid: str) -> None:
-        _, all_bytes = self._quota.free(sid)
+        self._make_own_room(account)
+        _, all_bytes = self._quota.free(account)
         if all_bytes < 0:
-            self._evict_for(-all_bytes, [*self._evictable(sid), *self._ownerless(sid)], self._quota.unsure())
+            self._evict_for(-all_bytes, [*self._evictable(account), *self._ownerless(account)], self._quota.unsure())
+
+    def _make_own_room(self, account: Account) -> None:
+        own_bytes, _ = self._quota.free(account)
+        if own_bytes < 0:
+            self._evict_for(-own_bytes, list(self._evictable(account)), self._quota.unsure(account))
+
+    def _make_slots(self, account: Account, kind: FileKind) -> None:
+        """Evicts files of sessions that are over until the stored files are not too many."""
+        own, all_files = self._quota.stored_slots(account, kind)
+        if own < 0:
+            self._evict(self._closed(account, kind)[:-own])
+            _, all_files = self._quota.stored_slots(account, kind)
+        if all_files < 0:
+            self._evict(self._closed(account)[:-all_files])
+
+    def _closed(self, account: Account, kind: FileKind | None = None) -> list[StoredEntry]:
+        """Returns the files of sessions that are over, the least recently used first, which may be evicted for another
+        file of the account. With `kind`, only those of that kind which are of the account itself."""
+        entries = list(self._evictable(account, kind))
+        if kind is None:
+            entries += self._ownerless(account)
+        closed = [entry for entry in entries if not self._is_live(entry.record.sid)]
+        return sorted(closed, key=lambda entry: entry.used)
 
     def _evict_for(self, missing_bytes: int, entries: list[StoredEntry], unsure: list[Reservation]) -> None:
         """Evicts some of the entries for `missing_bytes`, of which unsure reservations are a part.
@@ -131,7 +155,7 @@ class FileStore:
         """
         newest_first = iter(unsure)
         while missing_bytes > 0:
-            if chosen := choose(entries, missing_bytes, self._context.plan.eviction):
+            if chosen := choose(entries, missing_bytes, self._context.plan.eviction, self._is_live):
                 self._evict(chosen)
                 return
             reservation = next(newest_first, None)
@@ -144,22 +168,27 @@ class FileStore:
         files go first."""
         for entry in [entry for entry in self._quota.all_entries() if entry.is_over(self._context.now)]:
             self._drop(entry, Ending.EXPIRED)
-        for sid in self._quota.sids:
-            self._make_own_room(sid)
-        self._make_common_room("")
+        for account in self._quota.accounts:
+            self._make_own_room(account)
+        _, all_bytes = self._quota.free(Account("", ""))
+        if all_bytes < 0:
+            loose = filter(self._may_evict, self._loose.values())
+            closed = [entry for entry in loose if not self._is_live(entry.record.sid)]
+            self._evict_for(-all_bytes, closed, self._quota.unsure())
 
     def _evict(self, entries: Iterable[StoredEntry]) -> None:
         for entry in entries:
             self._drop(entry, Ending.EVICTED)
 
-    def _evictable(self, sid: str) -> Iterator[StoredEntry]:
-        """Yields files of a session that may be evicted."""
-        return filter(self._may_evict, self._quota.entries_of(sid))
+    def _evictable(self, account: Account, kind: FileKind | None = None) -> Iterator[StoredEntry]:
+        """Yields files of an account that may be evicted."""
+        return filter(self._may_evict, self._quota.entries_of(account, kind))
 
-    def _ownerless(self, sid: str) -> Iterator[StoredEntry]:
-        """Yields files without a live session that may be evicted for those of any other session."""
+    def _ownerless(self, account: Account) -> Iterator[StoredEntry]:
+        """Yields files of other accounts of the same principal that may be evicted: their session is over."""
         for entry in self._loose.values():
-            if entry.record.sid != sid and self._may_evict(entry) and not self._is_live(entry.record.sid):
+            is_of_principal = entry.account != account and entry.account.principal == account.principal
+            if is_of_principal and self._may_evict(entry) and not self._is_live(entry.record.sid):
                 yield entry
 
     def _may_evict(self, entry: StoredEntry) -> bool:
@@ -191,24 +220,26 @@ class FileStore:
                 self._put(self._entry(record, added_at, expires_at))
             else:
                 self._put(self._entry(record, added_at, expires_at))
-        if any(min(self._quota.free(sid)) < 0 for sid in self._quota.sids):
+        if any(min(self._quota.free(account)) < 0 for account in self._quota.accounts):
             self._context.timers.set(("room", ""), 0.0, "stored files beyond their bounds")
 
     def _entry(self, record: R, added_at: float, expires_at: float) -> Entry[R]:
         self._uses += 1
         at_unix = record.stored_at_unix if added_at == float("-inf") else self._context.now_unix
-        return Entry(record, added_at=added_at, expires_at=expires_at, used=self._uses, used_at_unix=at_unix)
+        account = self.account(record.principal, record.sid)
+        return Entry(record, account, added_at=added_at, expires_at=expires_at, used=self._uses, used_at_unix=at_unix)
 
     def _add(self, entry: StoredEntry) -> None:
         self._put(entry)
-        self._make_room(entry.record.sid)
+        self._make_room(entry.account)
+        self._make_slots(entry.account, entry.record.kind)
         if isinstance(entry.record, StoredArtifact):
             self._announce(entry.record, is_there=True)
 
     def _put(self, entry: StoredEntry) -> None:
         record = entry.record
         self._quota.add(entry)
-        if record.is_bearer or entry.is_restored:
+        if record.is_bearer or entry.is_restored or not self._ends_with_sessions:
             self._loose[record.kind, record.sid, record.id] = entry
         self._set_deadline(entry)
 
@@ -245,17 +276,26 @@ class FileStore:
     # --- Changes ----------------------------------------------------------------------------------------------------
 
     def _announce(self, record: StoredArtifact, *, is_there: bool) -> None:
-        """Schedules the notification of a session about an artifact that came or went."""
-        if not record.is_exposed or not self._context.plan.expose_as_resources or not self._is_live(record.sid):
+        """Schedules the notification of its session about an artifact that came or went, and of all that have
+        subscribed to one that went."""
+        if not record.is_exposed or not self._context.plan.expose_as_resources:
             return
-        gone = self._gone.setdefault(record.sid, [])
-        if not is_there:
-            gone.append(record)
-        self._context.timers.set(("resources", record.sid), self._context.now, "change of resources")
+        uri = handles.format_artifact(record.sid, record.id, record.filename)
+        told = set() if is_there else set(self.subscribers.of(uri))
+        if self._is_live(record.sid):
+            self._changed.add(record.sid)
+            told.add(record.sid)
+        for sid in sorted(told):
+            if not is_there:
+                self._gone.setdefault(sid, []).append(record)
+            self._context.timers.set(("resources", sid), self._context.now, "change of resources")
 
-    def take_gone(self, sid: str) -> list[StoredArtifact]:
-        """Removes and returns the artifacts of a session that went and were not announced yet."""
-        return self._gone.pop(sid, [])
+    def take_changes(self, sid: str) -> tuple[list[StoredArtifact], bool]:
+        """Forgets the changes that a session was not told of yet. Returns the artifacts that went, and True if its own
+        list has changed."""
+        has_changed = sid in self._changed
+        self._changed.discard(sid)
+        return self._gone.pop(sid, []), has_changed
 
     # --- Use ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +309,7 @@ class FileStore:
         """Returns the file `id` that was stored in session `of_sid`, if `user` may use it (`FileUser.may_use`). Finding
         a file counts as use: an upload's lifetime starts anew."""
         entry = self._alive(kind, of_sid, id)
-        if entry is None or not user.may_use(_owner(entry), self._is_live):
+        if entry is None or not self._may_use(user, _owner(entry)):
             return None
         self._use(entry)
         return entry
@@ -285,9 +325,12 @@ class FileStore:
         """Returns what became of a file that `find` would have found, such as "it expired 3 minutes ago". None if there
         never was one, or this client may not know."""
         found = self._tombstones.find(kind, of_sid, id, self._context.now)
-        if found is None or not user.may_use(found[0], self._is_live):
+        if found is None or not self._may_use(user, found[0]):
             return None
         return found[1]
+
+    def _may_use(self, user: FileUser, owner: Owner) -> bool:
+        return user.may_use(owner, self._context.plan.file_scope, self._is_live)
 
     def find_artifact(self, sid: str, aid: str) -> StoredArtifact | None:
         """Returns the record of an artifact of session `sid`. Finding it counts as use."""
@@ -302,10 +345,11 @@ class FileStore:
         entry = self._quota.find(kind, sid, id)
         return entry is not None and not entry.is_over(self._context.now)
 
-    def artifacts_of(self, sid: str) -> list[StoredArtifact]:
-        """Returns the records of the session's artifacts, oldest first."""
-        kept = self._quota.artifacts_of(sid)
-        return [entry.record for entry in kept if not entry.is_over(self._context.now)]
+    def artifacts_of(self, account: Account, sid: str) -> list[StoredArtifact]:
+        """Returns the records of the session's artifacts, oldest first. They are of that account."""
+        kept = [entry for entry in self._quota.entries_of(account, "artifact") if entry.record.sid == sid]
+        records = [entry.record for entry in kept if not entry.is_over(self._context.now)]
+        return [record for record in records if isinstance(record, StoredArtifact)]
 
     def pin(self, entry: StoredEntry) -> None:
         """Marks the file as used by one more call."""
@@ -320,7 +364,8 @@ class FileStore:
         if entry.is_over(self._context.now):
             self._drop(entry, Ending.EXPIRED)
         elif not entry.pins:
-            self._make_room(record.sid)
+            self._make_room(entry.account)
+            self._make_slots(entry.account, record.kind)
 
     @overload
     def _alive(self, kind: Literal["upload"], sid: str, id: str) -> UploadEntry | None: ...
@@ -354,10 +399,16 @@ class FileStore:
 
     # --- Sessions -------------------------------------------------------------------------------------------------
 
-    def close_session(self, sid: str) -> None:
-        """Drops the session's uploads, except those of a client without sessions. Artifacts live until their
-        deadline."""
-        for entry in [] if self._is_stopping else self._quota.uploads_of(sid):
+    @property
+    def _ends_with_sessions(self) -> bool:
+        return self._context.plan.file_scope is FileScope.SESSION
+
+    def close_session(self, principal: str, sid: str) -> None:
+        """Drops the session's uploads if they are to end with it, except those of a client without sessions. Artifacts
+        live until their deadline."""
+        if self._is_stopping or not self._ends_with_sessions:
+            return
+        for entry in list(self._quota.entries_of(self.account(principal, sid), "upload")):
             if not entry.record.is_bearer:
                 self._drop(entry, Ending.CLOSED)
 
@@ -404,7 +455,7 @@ class FileStore:
             used_at_unix=entry.used_at_unix,
             expires_at_unix=self._context.unix_at_zero + entry.expires_at,
             pins=entry.pins,
-            is_bearer=record.is_bearer,
+            is_bearer=record.is_bearer or not self._ends_with_sessions,
             is_live=self._is_live(record.sid),
             blob=record.blob,
         )

@@ -1,7 +1,8 @@
 """Admission of uploads, however their bytes arrive: who may upload, and which record is saved.
 
-A signed link is the whole credential, and is used up by the first upload that succeeds. It belongs to a session, which
-must still be open; or to a client without sessions (`Grant.is_bearer`), and then it is valid by itself.
+A signed link is the whole credential, and is used up by the first upload that succeeds. Where files are of a principal
+(`FileScope`), and for clients without sessions (`Grant.is_bearer`), it is valid by itself. Otherwise its session must
+still be open.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...base.plan import ServerPlan
+from ...base.plan import FileScope, ServerPlan
 from ...base.storage import StoredFile
 from ...downstream.sessions import Sessions
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders
 from ..calls import offers
 from ..store import handles
+from ..store.owners import Account
 from ..store.store import FileStore, Reservation, StoredUpload
 from ..store.uploads import Uploader, discard_uploads, save_uploads, upload_record
 
@@ -42,7 +44,7 @@ USED = Refusal(403, "bad_credential", "this link was used already, by another up
 FULL = Refusal(
     507,
     "storage_full",
-    "this session's storage is full, or uploads under way take what is left: let files expire first",
+    "your storage is full, or uploads under way take what is left: let files expire first",
 )
 
 
@@ -72,7 +74,7 @@ class UploadAdmission:
         """Checks an upload link.
 
         Args:
-            session: the `Mcp-Session-Id` header. It may be absent; if present, it must name the session of the link.
+            session: the `Mcp-Session-Id` header. It may be absent; if present, `names` decides.
             principal: the caller, who must be the one that got the link; None: the link is its only credential.
         """
         server = self._context.servers.get(server_id)
@@ -98,23 +100,38 @@ class UploadAdmission:
         if principal is not None and principal != self.owner(grant):
             self._context.note("warning", "upload refused: another caller than the one that got the link", server.id)
             return FOREIGN
-        if session is not None and not self.names(session, grant.sid):
+        if session is not None and not self.names(session, grant):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than the link")
         return Permit(server, nonce, grant)
 
     def holds(self, grant: handles.Grant) -> bool:
         """True if the session that the link was given to is still open, or the link needs none."""
-        return grant.is_bearer or self._sessions.by_sid(grant.sid) is not None
+        return not self.needs_session(grant) or self.is_open(grant)
+
+    def is_open(self, grant: handles.Grant) -> bool:
+        """True if the session that the link was given to is still open."""
+        return self._sessions.by_sid(grant.sid) is not None
+
+    def needs_session(self, grant: handles.Grant) -> bool:
+        """True if the link is good only while its session is open."""
+        return self._context.plan.file_scope is FileScope.SESSION and not grant.is_bearer
+
+    def account(self, grant: handles.Grant) -> Account:
+        """Returns the account of what the link brings."""
+        return self._file_store.account(self.owner(grant), grant.sid)
 
     def owner(self, grant: handles.Grant) -> str:
         """Returns the principal that the link was given to."""
         session = self._sessions.by_sid(grant.sid)
         return grant.principal if session is None else session.principal
 
-    def names(self, header: str, sid: str) -> bool:
-        """True if an `Mcp-Session-Id` header is one of the names of that session."""
-        session = self._sessions.by_sid(sid)
-        return header == sid or (session is not None and header == session.id)
+    def names(self, header: str, grant: handles.Grant) -> bool:
+        """True if an `Mcp-Session-Id` header may come with the link: it names its session, by one of its names. A link
+        that is of all sessions of a principal may come with the name of any other, also of one that has ended."""
+        if self._context.plan.file_scope is FileScope.PRINCIPAL:
+            return True
+        session = self._sessions.by_sid(grant.sid)
+        return header == grant.sid or (session is not None and header == session.id)
 
     # --- Records ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +180,7 @@ class UploadAdmission:
             if problem:
                 return Refusal(507, "storage_failed", problem)
             # The session may have closed while the records were being saved.
-            if not grant.is_bearer and self._sessions.by_sid(grant.sid) is not session:
+            if self.needs_session(grant) and self._sessions.by_sid(grant.sid) is not session:
                 return GONE
             self._nonces.spend(nonce)
             return None

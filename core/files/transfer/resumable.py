@@ -14,12 +14,13 @@ written and the upload is in the file store. DONE keeps the response and the han
 connection before it read them, until they expire or a new upload takes the place. The upload link is used up by then,
 so every other resumable upload that was created with it ends; until then one link may create several.
 
-END stands for expiry, the end of the session or of the proxy, a link that another upload used up, a client's request,
-and bytes that turned out useless. An OPEN or DONE upload is ENDED at once. An APPENDING one is ENDING until its request
-has stopped, since the storage still writes to the blob; whatever the last report says, the blob is discarded then.
-While SAVING, END means only that the record could not be kept: all else waits for the outcome, as the storage order has
-a time limit of its own. An upload without requests expires after `upload_draft_ttl_s`, any after `upload_draft_max_s`,
-and none outlives the proxy. ENDED is terminal: the room is released, and the link leads nowhere.
+END stands for expiry, the end of the session (where its link needs that) or of the proxy, a link that another upload
+used up, a client's request, and bytes that turned out useless. An OPEN or DONE upload is ENDED at once. An APPENDING
+one is ENDING until its request has stopped, since the storage still writes to the blob; whatever the last report says,
+the blob is discarded then. While SAVING, END means only that the record could not be kept: all else waits for the
+outcome, as the storage order has a time limit of its own. An upload without requests expires after
+`upload_draft_ttl_s`, any after `upload_draft_max_s`, and none outlives the proxy. ENDED is terminal: the room is
+released, and the link leads nowhere.
 """
 
 from __future__ import annotations
@@ -227,19 +228,20 @@ class ResumableUploads(ChannelHandler):
             return GONE
         if opening.principal is not None and opening.principal != self._admission.owner(upload.permit.grant):
             return FOREIGN
-        if opening.session is not None and not self._admission.names(opening.session, upload.sid):
+        if opening.session is not None and not self._admission.names(opening.session, upload.permit.grant):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than that of the upload")
         return upload
 
     def _create(self, channel: ChannelId, opening: DraftOpening) -> None:
         permit = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
-        refusal = permit if isinstance(permit, Refusal) else self._refusal_of(opening, permit.grant.sid)
+        refusal = permit if isinstance(permit, Refusal) else self._refusal_of(opening, permit.grant)
         if refusal is not None:
             self._refuse(channel, refusal)
             return
         assert isinstance(permit, Permit)
         limits, now = self._context.limits, self._context.now
-        reservation = self._file_store.hold(permit.grant.sid, opening.length, uploads=1, is_sure=False)
+        account = self._admission.account(permit.grant)
+        reservation = self._file_store.hold(account, opening.length, uploads=1, is_sure=False)
         self._admission.begin(permit.nonce)
         upload = ResumableUpload(
             self._context.mint(),
@@ -258,7 +260,7 @@ class ResumableUploads(ChannelHandler):
             upload.is_unknown = True
             self._append(upload, channel, opening)
 
-    def _refusal_of(self, opening: DraftOpening, sid: str) -> Refusal | None:
+    def _refusal_of(self, opening: DraftOpening, grant: handles.Grant) -> Refusal | None:
         """Returns the refusal of a new upload; None if it may begin."""
         limits, length = self._context.limits, opening.length
         if length > limits.upload_size_max_bytes:
@@ -269,12 +271,13 @@ class ResumableUploads(ChannelHandler):
         own = [
             upload
             for upload in self._uploads.values()
-            if upload.sid == sid and upload.state is not ResumableUploadState.DONE
+            if upload.sid == grant.sid and upload.state is not ResumableUploadState.DONE
         ]
-        if len(own) >= limits.upload_drafts_per_session_max or not self._make_slot():
+        if len(own) >= limits.upload_drafts_per_session_max or not self._make_slot(grant):
             return Refusal(429, "too_many_uploads", "too many uploads are under way: finish or end some first")
-        room = self._file_store.room(sid)
-        if not room or not self._file_store.upload_slots(sid):
+        account = self._admission.account(grant)
+        room = self._file_store.room(account)
+        if not room or not self._file_store.slots(account, "upload"):
             return FULL
         if length > room:
             return Refusal(413, "request_too_large", f"the file has {length} bytes, and there is room for {room}")
@@ -282,14 +285,25 @@ class ResumableUploads(ChannelHandler):
             return _too_much(opening.size_bytes or 0, length)
         return None
 
-    def _make_slot(self) -> bool:
-        """True if there may be one more upload. If need be, drops one that is done."""
-        if len(self._uploads) < self._context.limits.upload_drafts_max:
+    def _make_slot(self, grant: handles.Grant) -> bool:
+        """True if there may be one more upload. If need be, ends one that is done, or else the owner's own whose
+        session is over and which has waited for longest. One owner has half of all at most."""
+        uploads, uploads_max = list(self._uploads.values()), self._context.limits.upload_drafts_max
+        own = [upload for upload in uploads if grant.owner and upload.permit.grant.owner == grant.owner]
+        if len(own) >= max(1, uploads_max // 2):
+            uploads = own
+        elif len(uploads) < uploads_max:
             return True
-        done = next((upload for upload in self._uploads.values() if upload.state is ResumableUploadState.DONE), None)
-        if done is not None:
-            self._end(done)
-        return done is not None
+        done = [upload for upload in uploads if upload.state is ResumableUploadState.DONE]
+        left = [upload for upload in own if upload.state is ResumableUploadState.OPEN and self._is_left(upload)]
+        left.sort(key=lambda upload: upload.expires_at)
+        for upload in [*done, *left][:1]:
+            self._end(upload)
+        return bool(done or left)
+
+    def _is_left(self, upload: ResumableUpload) -> bool:
+        """True if the session of its link is over."""
+        return not self._admission.is_open(upload.permit.grant)
 
     def _serve(self, upload: ResumableUpload, channel: ChannelId, opening: DraftOpening) -> None:
         """Serves a request to add, resume or end, at a time when no request adds bytes."""
@@ -448,9 +462,9 @@ class ResumableUploads(ChannelHandler):
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def close_session(self, sid: str) -> None:
-        """Ends the session's uploads, except those that any client with their link may use (`Grant.is_bearer`)."""
+        """Ends the session's uploads whose link needs the session."""
         for upload in [upload for upload in self._uploads.values() if upload.sid == sid]:
-            if not upload.permit.grant.is_bearer:
+            if self._admission.needs_session(upload.permit.grant):
                 self._end(upload)
 
     def end_all(self) -> None:

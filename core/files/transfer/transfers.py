@@ -18,6 +18,7 @@ from ...state.context import ChannelRole, Context
 from ...state.feature import ChannelHandler
 from ...state.storage_orders import StorageOrders
 from ..store import handles
+from ..store.owners import Account
 from ..store.store import FileStore, Reservation, StoredArtifact, StoredUpload, artifact_key
 from .admission import FULL, Permit, Refusal, UploadAdmission
 
@@ -75,18 +76,19 @@ class FileTransfers(ChannelHandler):
         """Checks the link, then orders the body to be received."""
         found = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
         if isinstance(found, Permit):
-            found = self._refusal_of(opening, found.grant.sid) or found
+            found = self._refusal_of(opening, self._admission.account(found.grant)) or found
         if isinstance(found, Refusal):
             self._refuse(channel, found)
             return
-        limits, sid = self._context.limits, found.grant.sid
+        limits, account = self._context.limits, self._admission.account(found.grant)
         files_max = limits.upload_files_max if opening.raw is None else 1
-        blobs = tuple(self._context.mint() for _ in range(min(files_max, self._file_store.upload_slots(sid))))
+        slots = self._file_store.slots(account, "upload")
+        blobs = tuple(self._context.mint() for _ in range(min(files_max, slots)))
         # A body of unknown length reserves room for one file of full size, so that others can upload at the same time.
         announced = limits.upload_size_max_bytes if opening.size_bytes is None else max(1, opening.size_bytes)
-        total = min(self._total_max_bytes(sid, files_max), announced)
+        total = min(self._total_max_bytes(account, files_max), announced)
         # Not sure: the body may still be refused.
-        reservation = self._file_store.hold(sid, total, uploads=len(blobs), is_sure=False)
+        reservation = self._file_store.hold(account, total, uploads=len(blobs), is_sure=False)
         self._admission.begin(found.nonce)
         self._context.register(channel, UploadRole(found.nonce, found.grant, blobs, reservation))
         self._context.order(
@@ -100,13 +102,13 @@ class FileTransfers(ChannelHandler):
             )
         )
 
-    def _refusal_of(self, opening: UploadOpening, sid: str) -> Refusal | None:
+    def _refusal_of(self, opening: UploadOpening, account: Account) -> Refusal | None:
         """Returns the refusal of this body as far as its head tells; None if it may come."""
         limits, size = self._context.limits, opening.size_bytes or 0
-        if not self._file_store.room(sid) or not self._file_store.upload_slots(sid):
+        if not self._file_store.room(account) or not self._file_store.slots(account, "upload"):
             return FULL
         files_max = limits.upload_files_max if opening.raw is None else 1
-        total = self._total_max_bytes(sid, files_max)
+        total = self._total_max_bytes(account, files_max)
         if opening.raw is not None:
             if size > limits.upload_size_max_bytes:
                 text = f"the file has {size} bytes, and a file may have at most {limits.upload_size_max_bytes}"
@@ -137,8 +139,8 @@ class FileTransfers(ChannelHandler):
             self._release(role)
             self._answer(channel, STOPPING)
 
-    def _total_max_bytes(self, sid: str, files_max: int) -> int:
-        return min(self._file_store.room(sid), self._context.limits.upload_size_max_bytes * files_max)
+    def _total_max_bytes(self, account: Account, files_max: int) -> int:
+        return min(self._file_store.room(account), self._context.limits.upload_size_max_bytes * files_max)
 
     def receive_message(self, role: UploadRole, channel: ChannelId, message: bytes) -> None:
         """Makes uploads of a body that is stored.

@@ -1042,7 +1042,7 @@ def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
     with Run("serve", "--allow-anonymous", str(path)) as served:
         base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
         served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
-        served.wait_line("^WARNING other machines may call: each request of a client without sessions gets a session")
+        served.wait_line("^WARNING other machines may call: each call of an anonymous client without sessions")
         assert served.wait_url() == f"{base_url}/mcp"
         for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
             assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"

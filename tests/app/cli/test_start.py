@@ -1,4 +1,4 @@
-"""Tests of what servers are asked at start, and of what the summary says of them."""
+"""Tests of what servers are asked at start, and of what the summary and the first clients are told of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tag(kind: tuple[str, ...]) -> str:
 def asked(kind: tuple[str, ...], mode: str) -> list[str]:
     if mode == "quiet":
         return []
-    if mode == "default":
+    if mode == "default" and kind[0] == "http":
         return KINDS[kind]
     *begin, last = KINDS[kind]
     return [*begin, "tools/list", last] if last == "DELETE" else [*begin, last, "tools/list"]
@@ -114,7 +114,8 @@ def end(proxy: Run) -> None:
 @pytest.mark.parametrize("mode", ["default", "named", "quiet"])
 @pytest.mark.parametrize("kind", KINDS, ids=tag)
 def test_a_wrapped_server_is_asked_what_the_summary_needs(kind: tuple[str, ...], mode: str, tmp_path: Path) -> None:
-    """The summary needs the handshake, in one era after the other, and the tools if options name some."""
+    """The summary needs the handshake, in one era after the other, and the tools if options name some. The clients of a
+    process get its lists while it starts."""
     options = {"default": [], "named": ["--include-tool", "echo"], "quiet": ["--quiet-start"]}[mode]
     with peer(kind, tmp_path) as server, Run("wrap", *ANY_PORT, *options, *server.target) as wrapped:
         paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])

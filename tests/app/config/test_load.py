@@ -343,6 +343,7 @@ def test_the_plan_follows_the_settings() -> None:
                 ),
                 session_retries=0,
                 start_timeout_s=7,
+                answers_early=True,
                 tasks=TaskRules(
                     offer=Offer.ALWAYS,
                     tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO), ("other", Offer.OWN)),
@@ -353,7 +354,7 @@ def test_the_plan_follows_the_settings() -> None:
             ServerPlan(
                 id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000, tasks=OFFERED
             ),
-            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED),
+            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED, answers_early=True),
             ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0, tasks=OFFERED),
         ),
         workspaces_path="/ws",
@@ -371,7 +372,7 @@ def test_the_plan_follows_the_settings() -> None:
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
     assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
     plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
-    only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED)
+    only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED, answers_early=True)
     assert plain == Plan(servers=(only,), workspaces_path="/ws", link_key=b"k" * 16)
 
 

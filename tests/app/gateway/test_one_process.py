@@ -32,9 +32,8 @@ while not os.path.exists(found_taken):
 async def test_a_server_that_only_one_process_can_be_comes_back_at_once(tmp_path: Path) -> None:
     """A client that ends its session and begins another meets the process of the first one, which has not ended yet."""
     command = (sys.executable, "-c", LOCKING, str(tmp_path / "lock"))
-    settings = Settings(
-        core=Core(port=0, drain_seconds=5.0), servers=(Server(id="a", upstream=Upstream(command=command)),)
-    )
+    server = Server(id="a", upstream=Upstream(command=command), answer_early=False)
+    settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=(server,))
     async with running(settings, listen=True, is_lasting=False) as gateway:
         url = f"{gateway.base_url}/mcp"
         first, second = Caller(url), Caller(url)

@@ -316,5 +316,5 @@ def test_a_session_for_one_call_ends_with_the_call(ends: str) -> None:
         respond(world, received)
     else:
         client.cancel(channel)
-    world.wait(Limits().cancel_grace_s)
+    world.wait(Limits().unclaimed_session_ttl_s if ends == "answered" else Limits().cancel_grace_s)
     assert world.engine.session_count == 0

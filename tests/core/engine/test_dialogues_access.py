@@ -29,6 +29,15 @@ def met(down: Era, up: Era = Era.HANDSHAKE, kind: Kind = Kind.PIPE, **shown: Any
     return play, alice
 
 
+def sees_no_resources(play: Dialogue, client: Client) -> None:
+    """A client lists the resources, of which the server has none."""
+    asked = client.asks("resources/list")
+    cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    received = play.server.is_asked("resources/list", ...)
+    play.server.answers(received, {"resources": []} | (cached if play.server.era is Era.STATELESS else {}))
+    client.is_answered(asked, ...)
+
+
 def sees(play: Dialogue, client: Client, *names: str) -> None:
     """A client lists the tools, of which the server has three, and gets these."""
     asked = client.asks("tools/list")
@@ -45,6 +54,7 @@ def test_a_session_is_told_once_that_its_lists_are_others_now(up: Era, kind: Kin
     play, alice = met(Era.HANDSHAKE, up, kind)
     stream = alice.listens()
     sees(play, alice, "read", "write")
+    sees_no_resources(play, alice)
     alice.shows("staff")
     call = alice.asks("prompts/get", {"name": "read"})
     alice.is_notified(CHANGED["tools"], on=stream)
@@ -115,6 +125,7 @@ def test_another_caller_is_told_nothing() -> None:
     play, alice = met(Era.HANDSHAKE)
     stream = alice.listens()
     sees(play, alice, "read", "write")
+    sees_no_resources(play, alice)
     bob = play.client("bob", "http", principal="bob")
     greeting = bob.greets()
     play.server.starts(able=LISTS)

@@ -233,6 +233,7 @@ def test_a_retry_with_answers_is_decided_anew(down: str, affinity: Affinity) -> 
     play.server.answers(received, {"content": []})
     alice.is_answered(allowed, ...)
     if down == "http" and affinity is Affinity.REQUEST:
+        play.waits(Limits().unclaimed_session_ttl_s)
         play.server.is_closed()
     assert play.engine.exchange_count == 0
 

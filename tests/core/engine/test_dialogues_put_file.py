@@ -10,7 +10,7 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import Client, Request
 from expected_values import Containing
-from isthmus.core import AutoFiles, Era, Kind, Limits, Profile, ProfileServer, ServerPlan
+from isthmus.core import AutoFiles, Era, Extend, Kind, Limits, Profile, ProfileServer, Save, ServerPlan
 from isthmus.core.base.plan import UploadConsumer
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
@@ -142,6 +142,44 @@ def test_a_full_session_takes_no_more_and_keeps_the_draft() -> None:
     assert uploaded(puts(alice, filename="a", text="90", append_to=first["upload_id"]))["upload"]["size_bytes"] == 10
 
 
+def test_room_is_given_back() -> None:
+    """A complete file gives way to the next one, as uploads do, and so does what came of a draft that has ended."""
+    play, alice = meeting(Era.STATELESS, limits=Limits(session_storage_max_bytes=10))
+    for _ in range(2):
+        uploaded(puts(alice, filename="a", text="123456"))
+        play.waits(1)
+    draft = uploaded(puts(alice, filename="a", text="123456", more=True))
+    assert "storage is full" in problem(puts(alice, filename="b", text="123456"))
+    play.waits(3601)
+    uploaded(puts(alice, filename="b", text="1234567890"))
+    assert "There is no upload" in problem(puts(alice, append_to=draft["upload_id"]))
+
+
+def test_a_session_has_the_uploads_that_it_may_have() -> None:
+    _, alice = meeting(limits=Limits(uploads_per_session_max=2))
+    draft = uploaded(puts(alice, filename="a", text="", more=True))
+    uploaded(puts(alice, filename="b", text=""))
+    assert "storage is full" in problem(puts(alice, filename="c", text=""))
+    uploaded(puts(alice, filename="a", text="1", append_to=draft["upload_id"]))
+
+
+def test_the_type_is_told_from_the_beginning_of_the_file() -> None:
+    _, alice = meeting()
+    png = b"\x89PNG\r\n\x1a\n"
+    first, second = (base64.b64encode(part).decode() for part in (png[:3], png[3:]))
+    draft = uploaded(puts(alice, filename="a", base64=first, more=True))
+    assert uploaded(puts(alice, base64=second, append_to=draft["upload_id"]))["upload"]["mime_type"] == "image/png"
+
+
+def test_a_draft_is_of_one_server() -> None:
+    plans = [ServerPlan(id=id, kind=Kind.PIPE, era=Era.HANDSHAKE, consumers=CONSUMERS) for id in ("box", "bin")]
+    play = Dialogue(*plans, profiles=(Profile("all", (ProfileServer("box"), ProfileServer("bin"))),))
+    alice = play.client("alice", "http", server="all", era=Era.STATELESS, principal="alice")
+    draft = uploaded(puts(alice, "box__box_put_file", filename="a", text="1", more=True))
+    assert "There is no upload" in problem(puts(alice, "bin__bin_put_file", append_to=draft["upload_id"]))
+    uploaded(puts(alice, "box__box_put_file", append_to=draft["upload_id"]))
+
+
 @pytest.mark.parametrize("name", ["upload_drafts_per_session_max", "upload_drafts_max"])
 def test_the_number_of_drafts_is_bounded(name: str) -> None:
     _, alice = meeting(limits=Limits(**{name: 1}))
@@ -149,6 +187,15 @@ def test_the_number_of_drafts_is_bounded(name: str) -> None:
     assert "Too many uploads are under way" in problem(puts(alice, filename="b", text="1"))
     uploaded(puts(alice, filename="a", append_to=first["upload_id"]))
     uploaded(puts(alice, filename="b", text="1"))
+
+
+def test_an_owner_leaves_room_for_the_drafts_of_others() -> None:
+    play, alice = meeting(limits=Limits(upload_drafts_max=4))
+    bob = met(play, "bob")
+    for _ in range(3):
+        uploaded(puts(alice, filename="a", text="1", more=True))
+    assert "Too many uploads are under way" in problem(puts(alice, filename="a", text="1"))
+    uploaded(puts(bob, filename="a", text="1"))
 
 
 @pytest.mark.parametrize(("pause", "pauses"), [(3601, 1), (3000, 29)], ids=["left alone", "too long"])
@@ -230,7 +277,7 @@ def begins(client: Client, **arguments: Any) -> Request:
 def test_a_cancelled_first_part_leaves_nothing() -> None:
     """The client cannot go on with it, since it does not know the token."""
     play, alice = meeting(down="pipe")
-    play.is_late = True
+    play.late_for = (Extend,)
     alice.cancels(begins(alice, more=True))
     play.catches_up()
     assert not play.drafts
@@ -239,7 +286,7 @@ def test_a_cancelled_first_part_leaves_nothing() -> None:
 def test_another_part_stays_though_its_call_was_cancelled() -> None:
     play, alice = meeting(down="pipe")
     first = uploaded(puts(alice, filename="a", text="1", more=True))
-    play.is_late = True
+    play.late_for = (Extend,)
     alice.cancels(begins(alice, more=True, append_to=first["upload_id"]))
     busy = problem(puts(alice, filename="a", text="1", append_to=first["upload_id"]))
     assert "still being stored" in busy
@@ -251,7 +298,7 @@ def test_another_part_stays_though_its_call_was_cancelled() -> None:
 @pytest.mark.parametrize("more", [True, False])
 def test_a_session_that_ends_while_a_part_is_stored_leaves_nothing(more: bool) -> None:
     play, alice = meeting()
-    play.is_late = True
+    play.late_for = (Extend,)
     begins(alice, more=more)
     alice.leaves()
     play.server.is_closed()
@@ -260,9 +307,20 @@ def test_a_session_that_ends_while_a_part_is_stored_leaves_nothing(more: bool) -
     assert not play.drafts and not [key for key in play.records if key.startswith("upload/")]
 
 
+def test_a_session_that_ends_while_the_record_is_saved_leaves_nothing() -> None:
+    play, alice = meeting()
+    play.late_for = (Save,)
+    begins(alice)
+    alice.leaves()
+    play.server.is_closed()
+    play.unexpected.clear()
+    play.catches_up()
+    assert not play.drafts and not [key for key in play.records if key.startswith("upload/")]
+
+
 def test_a_storage_that_does_not_answer_ends_the_draft() -> None:
     play, alice = meeting()
-    play.is_late = True
+    play.late_for = (Extend,)
     call = begins(alice, more=True)
     play.waits(Limits().storage_timeout_s + 1)
     told = problem(outcome(alice, call))
@@ -272,9 +330,8 @@ def test_a_storage_that_does_not_answer_ends_the_draft() -> None:
 
 
 def test_no_draft_outlives_the_proxy() -> None:
-    play, alice = meeting()
+    play, alice = meeting(Era.STATELESS)
     uploaded(puts(alice, filename="a", text="1", more=True))
     play.stops()
-    play.server.is_closed()
     play.unexpected.clear()
     assert not play.drafts

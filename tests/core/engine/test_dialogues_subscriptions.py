@@ -32,6 +32,14 @@ def meeting(
     return play, play.server, alice
 
 
+def lists(client: Client, server: Server) -> None:
+    """A client reads the lists that the proxy then announces changes of."""
+    for method, array in (("tools/list", "tools"), ("resources/list", "resources")):
+        request = client.asks(method)
+        server.answers(server.is_asked(method), DONE | {array: [], "ttlMs": 0, "cacheScope": "private"})
+        client.is_answered(request, ...)
+
+
 def wanted(*resources: dict[str, str], lists: dict[str, Any] = LISTS) -> dict[str, Any]:
     """Returns the params of a `subscriptions/listen`."""
     named = {"resourceSubscriptions": [each["uri"] for each in resources]} if resources else {}
@@ -188,6 +196,7 @@ def test_a_pending_subscription_ends_with_unsubscribe_or_its_cancellation(up: Ki
 @pytest.mark.parametrize("how", ["result", "cut", "cancelled"])
 def test_a_listen_that_ends_is_opened_again_with_a_change_for_each_part(how: str, up: Kind) -> None:
     play, files, alice = meeting("pipe", up)
+    lists(alice, files)
     subscribed(play, alice, A)
     if how == "result":
         files.answers(files.listen, DONE)
@@ -218,6 +227,7 @@ def test_a_larger_listen_that_is_refused_leaves_the_old_one(how: str, up: Kind) 
 @UPS
 def test_a_pending_subscription_outlives_the_loss_of_the_server(up: Kind) -> None:
     play, files, alice = meeting("pipe", up)
+    lists(alice, files)
     request, old = alice.asks(SUBSCRIBE, A), files.listen
     lose(files, asked_anew(play, A))
     if files.is_url:
@@ -235,6 +245,7 @@ def test_a_pending_subscription_outlives_the_loss_of_the_server(up: Kind) -> Non
 def test_a_listen_that_ends_during_its_replacement_is_not_repeated(up: Kind) -> None:
     """Clients get nothing before the replacement is acknowledged, and then a change for each list."""
     play, files, alice = meeting("http", up)
+    lists(alice, files)
     request = alice.asks(SUBSCRIBE, A)
     new = asked_anew(play, A)
     files.answers(files.listen, DONE)

@@ -273,6 +273,7 @@ def test_a_cursor_that_was_not_given_is_refused() -> None:
 def test_a_client_is_notified_of_new_artifacts_and_of_those_that_go() -> None:
     files = scene(producer("make", LocatorMode.CHANGED), limits=Limits(artifact_ttl_s=60))
     stream = files.client.listen()
+    files.list_resources()
     result = files.call("make", writes={"a.txt": b"a", "b.txt": b"b"})
     files.world.wait(0.001)
     received = [frame["method"] for frame in files.world.frames(stream)]

@@ -33,6 +33,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
     Deliver,
+    FileScope,
     Kind,
     LocatorMode,
     OutputLocator,
@@ -161,8 +162,8 @@ def tools(world: Driver, client: Client, params: str | None = None, listed: str 
 def test_the_helper_tool_is_listed_first_and_on_the_first_page_only() -> None:
     world, client = filing()
     listed = '{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"n"}'
-    assert tools(world, client, None, listed) == ["files_1_put_file", HELPER, "a"]
-    assert tools(world, client, "{}", listed) == ["files_1_put_file", HELPER, "a"]
+    assert tools(world, client, None, listed) == [HELPER, "files_1_put_file", "a"]
+    assert tools(world, client, "{}", listed) == [HELPER, "files_1_put_file", "a"]
     assert tools(world, client, '{"cursor":"n"}', listed) == ["a"]
 
 
@@ -242,7 +243,7 @@ def test_the_proxys_capabilities_are_declared_and_the_servers_stay(given: str) -
 def test_lists_the_server_does_not_have_are_answered_without_it() -> None:
     world, client = filing(capabilities="{}")
     listed = outcome(world, client.request("1", "tools/list"))
-    assert [tool["name"] for tool in listed["tools"]] == ["files_1_put_file", HELPER]
+    assert [tool["name"] for tool in listed["tools"]] == [HELPER, "files_1_put_file"]
     listed = outcome(world, client.request("2", "resources/list"))
     assert [entry["uri"] for entry in listed["resources"]] == ["doc://upload_workflow.md"]
     assert outcome(world, client.request("3", "resources/templates/list")) == {"resourceTemplates": []}
@@ -376,8 +377,8 @@ def test_the_session_header_may_be_either_of_the_sessions_names_or_missing(which
     assert not world.sent[post(world, query, session=header)]
 
 
-def test_a_link_of_another_session_than_the_header_is_refused() -> None:
-    world, client = filing()
+def test_a_link_of_another_session_than_the_header_is_refused_where_files_are_of_it() -> None:
+    world, client = filing(file_scope=FileScope.SESSION)
     other = connect(world, "http", "files-1")
     channel = post(world, ask_link(client, HELPER), session=other.session)
     assert refused(world, channel) == (403, "session_mismatch")
@@ -464,8 +465,8 @@ def test_two_uploads_on_one_link_at_once_do_not_both_succeed() -> None:
     assert world.only_message(channels[0])["count"] == 1
 
 
-def test_a_link_of_a_session_that_has_ended_is_refused() -> None:
-    world, client = filing()
+def test_a_link_of_a_session_that_has_ended_is_refused_where_files_are_of_it() -> None:
+    world, client = filing(file_scope=FileScope.SESSION)
     query = ask_link(client, HELPER)
     late = post(world, query)
     client.delete()
@@ -474,8 +475,8 @@ def test_a_link_of_a_session_that_has_ended_is_refused() -> None:
     assert refused(world, late) == (409, "session_gone")
 
 
-def test_an_upload_whose_session_ends_while_it_is_saved_leaves_nothing() -> None:
-    world, client = filing()
+def test_an_upload_whose_session_ends_while_it_is_saved_leaves_nothing_where_files_are_of_it() -> None:
+    world, client = filing(file_scope=FileScope.SESSION)
     channel = post(world, ask_link(client, HELPER))
     (save,) = world.send(channel, manifest(("a", 1)))
     assert isinstance(save, Save)
@@ -571,9 +572,11 @@ def test_a_value_that_is_no_handle_is_refused_with_advice(value: object) -> None
     assert not world.every(Materialize)
 
 
-def test_unknown_and_foreign_handles_are_refused_alike() -> None:
-    world, client = filing(server(), server("files-2"))
-    neighbour, elsewhere = connect(world, "http", "files-1"), connect(world, "http", "files-2")
+@pytest.mark.parametrize(("scope", "principal"), [(FileScope.PRINCIPAL, "eve"), (FileScope.SESSION, "")])
+def test_unknown_and_foreign_handles_are_refused_alike(scope: FileScope, principal: str) -> None:
+    """The handle is of another principal, or of another session where files are of their session."""
+    world, client = filing(server(), server("files-2"), file_scope=scope)
+    neighbour, elsewhere = connect(world, "http", "files-1", principal=principal), connect(world, "http", "files-2")
     (theirs,) = upload(neighbour, HELPER, ("secret", 1))
     (other,) = upload(elsewhere, "files_2_get_upload_url", ("secret", 1))
     (mine,) = upload(client, HELPER, ("a", 1))
@@ -960,9 +963,11 @@ def test_an_artifact_can_be_read_as_often_as_wanted() -> None:
         }
 
 
-def test_only_ones_own_exposed_artifacts_can_be_read() -> None:
-    world, client = filing(server(), server("files-2"))
-    neighbour, elsewhere = (connect(world, "http", f"files-{n}", capabilities=BOTH) for n in (1, 2))
+@pytest.mark.parametrize(("scope", "principal"), [(FileScope.PRINCIPAL, "eve"), (FileScope.SESSION, "")])
+def test_only_ones_own_exposed_artifacts_can_be_read(scope: FileScope, principal: str) -> None:
+    world, client = filing(server(), server("files-2"), file_scope=scope)
+    neighbour = connect(world, "http", "files-1", capabilities=BOTH, principal=principal)
+    elsewhere = connect(world, "http", "files-2", capabilities=BOTH)
     mine = make(world, client)["artifact_uri"]
     hidden = make(world, client, "hide")["artifact_uri"]
     answers = set()
@@ -1158,16 +1163,21 @@ def test_a_download_link_outlives_its_session() -> None:
 # --- The end of a session ---------------------------------------------------------------------------------------------
 
 
-def test_a_session_takes_its_uploads_with_it_and_its_folders_once_the_process_is_gone() -> None:
-    world, client = filing()
+@pytest.mark.parametrize("scope", FileScope)
+def test_a_session_takes_its_folders_with_it_once_the_process_is_gone(scope: FileScope) -> None:
+    """Its uploads go with it only where files are of their session."""
+    world, client = filing(file_scope=scope)
     other = connect(world, "http", "files-1")
     upload(other, HELPER, ("b", 1))
     (handle,) = upload(client, HELPER, ("a", 1))
     blob = world.last(Receive).blobs[0]
     make(world, client)
     client.delete()
-    assert [effect.blob for effect in world.every(Discard)] == [blob], "its own uploads only, and no artifact"
-    assert world.last(Forget).key.endswith(handle.rpartition("/")[2])
+    if scope is FileScope.SESSION:
+        assert [effect.blob for effect in world.every(Discard)] == [blob], "its own uploads only, and no artifact"
+        assert world.last(Forget).key.endswith(handle.rpartition("/")[2])
+    else:
+        assert not world.every(Discard)
     assert not world.every(Sweep), "the process may still write there"
     child = world.dials[0]
     assert isinstance(child.target, Spawn)

@@ -10,7 +10,7 @@ import pytest
 from driving import Client, Driver, connect, driver, upload
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, ServerPlan, UploadConsumer
+from isthmus.core.base.plan import FileScope, Kind, ServerPlan, UploadConsumer
 from isthmus.core.base.storage import Discard, Forget, Materialize, Materialized, Save
 from isthmus.core.state.records import StoredUpload
 
@@ -52,15 +52,15 @@ def test_a_handle_of_an_earlier_run_is_valid_for_its_principal(is_stopped: bool)
 
     second = driver(FILES, limits=LIMITS, seed=2, stored_uploads=records)
     refusal = eat(connect(second, "http", "f", principal="eve"), handle)
-    assert refusal is not None and "it has expired, or belongs to another session" in refusal
+    assert refusal is not None and "it has expired, or belongs to another client" in refusal
     ann = connect(second, "http", "f", principal="ann")
     assert eat(ann, handle) is None
     second.stop()
     assert Discard(blob=records[0].blob) not in second.log, "the next run has it as well"
 
 
-def test_a_session_that_ends_by_itself_leaves_no_uploads() -> None:
-    world = driver(FILES, limits=LIMITS)
+def test_a_session_that_ends_by_itself_leaves_no_uploads_where_files_are_of_it() -> None:
+    world = driver(FILES, limits=LIMITS, file_scope=FileScope.SESSION)
     client = connect(world, "http", "f")
     upload(client, HELPER, ("a.txt", 5))
     client.delete()
@@ -96,8 +96,8 @@ def test_a_handle_of_a_deleted_file_says_why_it_is_gone() -> None:
     world.wait(90)
     refusal = eat(client, handle)
     assert refusal is not None and "an operator deleted it 1 minute ago" in refusal
-    other = eat(connect(world, "http", "f"), handle)
-    assert other is not None and "operator" not in other, "another session is not told what became of it"
+    other = eat(connect(world, "http", "f", principal="eve"), handle)
+    assert other is not None and "operator" not in other, "another principal is not told what became of it"
 
 
 def test_a_file_that_a_call_uses_is_not_deleted_before_that_is_over() -> None:

@@ -465,7 +465,7 @@ def test_links_with_a_bad_name_are_refused(id: str) -> None:
     link = ask_link(scene.client, "s_get_upload_url")
     for opening in (
         UploadOpening(server=id, query=link),
-        UploadOpening(server="s", query=link, session=id or "x"),
+        UploadOpening(server="s", query=link, principal=id or "x"),
         UploadOpening(server="s", query={**link, "mcp_upload_nonce": id}),
         UploadOpening(server="s", query={**link, "mcp_upload_sig": id}),
     ):

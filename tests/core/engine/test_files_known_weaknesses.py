@@ -19,6 +19,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
     AutoFiles,
+    FileScope,
     Kind,
     LocatorMode,
     OutputLocator,
@@ -106,9 +107,10 @@ def test_a_link_is_not_spent_by_an_upload_that_failed() -> None:
     assert scene.world.last(Receive).channel == channel
 
 
-def test_a_session_that_ended_keeps_nothing_on_the_disk() -> None:
-    """Uploads go at once, with the server's folders; a tombstone keeps no file."""
-    scene = Scene(AUTO, limits=Limits(artifact_ttl_s=50))
+@pytest.mark.parametrize("scope", FileScope)
+def test_a_session_that_ended_keeps_only_its_files_on_the_disk(scope: FileScope) -> None:
+    """The server's folders go at once, and uploads where files are of their session; a tombstone keeps no file."""
+    scene = Scene(AUTO, limits=Limits(artifact_ttl_s=50, upload_ttl_s=50), file_scope=scope)
     scene.upload("a.txt", b"x")
     scene.call("run", writes={"out.txt": b"made"})
     base = scene.base
@@ -116,7 +118,7 @@ def test_a_session_that_ended_keeps_nothing_on_the_disk() -> None:
     scene.world.end(scene.world.dials[0].channel)
     scene.disk.settle()
     assert [path for path in scene.disk.files if path.startswith(base)] == []
-    assert list(scene.disk.blobs.values()) == [b"made"], "its artifact, for those who have a link"
+    assert sorted(scene.disk.blobs.values()) == ([b"made"] if scope is FileScope.SESSION else [b"made", b"x"])
     scene.world.wait(51)
     scene.disk.settle()
     assert (scene.disk.blobs, scene.disk.records) == ({}, {})

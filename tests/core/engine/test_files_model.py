@@ -41,6 +41,7 @@ from isthmus.core.base.plan import (
     AutoFiles,
     Deliver,
     Eviction,
+    FileScope,
     Kind,
     LocatorMode,
     OutputLocator,
@@ -216,10 +217,11 @@ class Call:
 
 
 class FilesWorld(RuleBasedStateMachine):
-    @initialize(eviction=st.sampled_from(Eviction))
-    def begin(self, eviction: Eviction) -> None:
-        self.eviction = eviction
-        self.scene = Scene(SERVERS, TOOLS, limits=LIMITS, eviction=eviction)
+    @initialize(eviction=st.sampled_from(Eviction), scope=st.sampled_from(FileScope))
+    def begin(self, eviction: Eviction, scope: FileScope) -> None:
+        self.eviction, self.scope = eviction, scope
+        self.scene = Scene(SERVERS, TOOLS, limits=LIMITS, eviction=eviction, file_scope=scope)
+        self.owners: dict[str, Party] = {}  # by session, those that are over included
         self.parties = [Party(self.scene, server, name, is_modern=modern) for server, name, modern in CLIENTS]
         self.files: dict[str, File] = {}
         self.coming: list[Coming] = []
@@ -254,22 +256,33 @@ class FilesWorld(RuleBasedStateMachine):
     def may_have(self, file: File, party: Party) -> bool:
         if (file.server, file.principal) != (party.server, party.principal):
             return False
+        if self.scope is FileScope.PRINCIPAL:
+            return True
         return file.sid == party.sid or file.is_bearer or (file.is_restored and file.sid not in self.live())
+
+    def account(self, sid: str) -> str:
+        """What the files of a session count for: its principal, or itself."""
+        return self.owners[sid].principal if self.scope is FileScope.PRINCIPAL else sid
 
     def used(self, file: File) -> None:
         if file.kind == "upload":
             file.ends_at = self.now + UPLOAD_S
 
     def reservations(self, sid: str | None = None) -> tuple[int, int]:
-        found = [one for one in self.coming if sid in (None, one.sid)]
+        found = [one for one in self.coming if sid is None or self.account(sid) == self.account(one.sid)]
         return sum(one.reserved for one in found), sum(one.slots for one in found)
 
     def bytes_of(self, sid: str | None = None) -> int:
-        return sum(file.size for file in self.there() if sid in (None, file.sid)) + self.reservations(sid)[0]
+        there = self.there() if sid is None else self.beside(sid)
+        return sum(file.size for file in there) + self.reservations(sid)[0]
+
+    def beside(self, sid: str) -> list[File]:
+        """The files that count together with those of a session."""
+        return [file for file in self.there() if self.account(file.sid) == self.account(sid)]
 
     def fits(self, sid: str, sizes: list[int]) -> bool:
         """True if there is room without an eviction."""
-        slots = sum(file.sid == sid and file.kind == "artifact" for file in self.there()) + len(sizes)
+        slots = sum(file.kind == "artifact" for file in self.beside(sid)) + len(sizes)
         return (
             self.bytes_of(sid) + sum(sizes) <= SESSION_BYTES
             and self.bytes_of() + sum(sizes) <= ALL_BYTES
@@ -281,6 +294,7 @@ class FilesWorld(RuleBasedStateMachine):
         party = self.parties[index]
         if not party.is_there:
             party.begin()
+        self.owners[party.sid] = party
         return party
 
     def space_of(self, party: Party) -> Space:
@@ -330,8 +344,9 @@ class FilesWorld(RuleBasedStateMachine):
             space.doubtful.discard(data)
             ttl = ARTIFACT_S
         added_at = status.stored_at_unix - UNIX_AT_ZERO
-        (party,) = [party for party in self.parties if party.sid == status.session]
-        assert (status.server, status.principal, status.is_bearer) == (party.server, party.principal, party.is_modern)
+        party = self.owners[status.session]
+        is_bearer = party.is_modern or self.scope is FileScope.PRINCIPAL
+        assert (status.server, status.principal, status.is_bearer) == (party.server, party.principal, is_bearer)
         assert status.sha256 == hashlib.sha256(data).hexdigest()
         assert status.expires_at_unix - status.stored_at_unix in (ttl, ttl + self.now - added_at)
         self.files[status.id] = File(
@@ -355,6 +370,7 @@ class FilesWorld(RuleBasedStateMachine):
         for file in self.there():
             is_over = file.ends_at <= self.now and not file.pins
             is_closed = file.kind == "upload" and not file.is_bearer and not file.is_restored and file.sid not in live
+            is_closed &= self.scope is FileScope.SESSION
             if is_over or is_closed or file.id in self.deleted:
                 assert file.id not in shown, file
                 file.gone = "its time"
@@ -370,9 +386,13 @@ class FilesWorld(RuleBasedStateMachine):
             return  # the files that they made room for may not have been stored
         extra = sum(file.size for file in evicted) + self.released
         for file in evicted:
-            own = sum(other.size for other in evicted if other.sid == file.sid) + self.released
+            gone = [other for other in evicted if self.account(other.sid) == self.account(file.sid)]
+            own = sum(other.size for other in gone) + self.released
             is_own = self.bytes_of(file.sid) + own > SESSION_BYTES
-            assert is_own or self.bytes_of() + extra > ALL_BYTES, (file, evicted)
+            kinds = sum(other.kind == file.kind for other in [*gone, *self.beside(file.sid)])
+            is_many = kinds > FILES_EACH or len(self.there()) + len(evicted) > FILES_ALL
+            is_many &= file.sid not in live
+            assert is_own or is_many or self.bytes_of() + extra > ALL_BYTES, (file, evicted)
 
     def look_at_disk(self) -> None:
         disk, there = self.scene.disk, self.there()
@@ -432,11 +452,23 @@ class FilesWorld(RuleBasedStateMachine):
             return sum(file.size for file in files if may_go and not file.pins and file.added_at != self.now)
 
         live = self.live()
-        own = sizes([file for file in self.there() if file.sid == sid])
-        loose = [file for file in self.there() if file.sid not in {sid, *live} and (file.is_bearer or file.is_restored)]
+        own = sizes(self.beside(sid))
+        loose = [
+            file
+            for file in self.there()
+            if file not in self.beside(sid) and file.sid not in live and (file.is_bearer or file.is_restored)
+            if file.principal == self.owners[sid].principal
+        ]
         own_left, all_left = SESSION_BYTES - self.bytes_of(sid), ALL_BYTES - self.bytes_of()
-        uploads = sum(file.sid == sid and file.kind == "upload" for file in self.there()) + self.reservations(sid)[1]
-        slots = min(FILES_EACH - uploads, FILES_ALL - len(self.there()) - self.reservations()[1])
+        may_go = [
+            file
+            for file in self.beside(sid)
+            if self.eviction is not Eviction.NONE and not file.pins and file.added_at != self.now
+        ]
+        closed = [file for file in [*may_go, *loose] if file.sid not in live]
+        uploads = sum(file.kind == "upload" for file in self.beside(sid)) + self.reservations(sid)[1]
+        uploads -= sum(file.kind == "upload" for file in closed if file in may_go)
+        slots = min(FILES_EACH - uploads, FILES_ALL + len(closed) - len(self.there()) - self.reservations()[1])
         return min(own + own_left, own + sizes(loose) + all_left), slots
 
     @rule(index=WHO, form=st.sampled_from(["form", "form", "put", "tus"]), size=SIZES)
@@ -524,7 +556,7 @@ class FilesWorld(RuleBasedStateMachine):
         return [fine]
 
     def is_orphan(self, one: Coming) -> bool:
-        return not one.party.is_modern and one.sid not in self.live()
+        return self.scope is FileScope.SESSION and not one.party.is_modern and one.sid not in self.live()
 
     def look_at_upload(self, one: Coming) -> None:
         """The client gets a handle for each file; or nothing is left of the upload."""
@@ -944,15 +976,16 @@ class FilesWorld(RuleBasedStateMachine):
         there = self.there()
         excess = [there] if sum(file.size for file in there) > ALL_BYTES else []
         for sid in {file.sid for file in there}:
-            own = [file for file in there if file.sid == sid]
+            own = self.beside(sid)
             if sum(file.size for file in own) > SESSION_BYTES:
                 excess.append(own)
             for kind in ("upload", "artifact"):
-                assert sum(file.kind == kind for file in own) <= FILES_EACH
+                if sum(file.kind == kind for file in own) > FILES_EACH:
+                    excess.append(own)  # one that was to give way is used by now
         self.is_surprised &= bool(excess)
         for files in excess:
             assert self.is_surprised or any(file.pins for file in files), files
-        assert len(there) <= FILES_ALL
+        assert len(there) <= FILES_ALL or any(file.pins for file in there)
 
     def teardown(self) -> None:
         if not hasattr(self, "parties"):
@@ -976,7 +1009,7 @@ class FilesWorld(RuleBasedStateMachine):
         disk = self.scene.disk
         assert not (disk.blobs or disk.records or disk.files or disk.unfinished_uploads)
         assert not Inside(engine).file_store._quota._accounts
-        assert (Inside(engine).file_store._quota._total_bytes, Inside(engine).file_store._quota._total_files) == (0, 0)
+        assert (Inside(engine).file_store._quota._total_bytes, Inside(engine).file_store._quota._held_files) == (0, 0)
         assert not Inside(engine).file_store._loose
         assert not (Inside(engine).calls._jobs or Inside(engine).calls._known_files_by_workspace)
         assert not Inside(engine).resumable_uploads._uploads

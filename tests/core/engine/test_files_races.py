@@ -353,7 +353,7 @@ def test_a_cursor_of_null_asks_for_the_first_page() -> None:
     scene = Scene(AUTO)
     channel = scene.client.request('"tools"', "tools/list", '{"cursor":null}')
     scene.world.answer(scene.world.take_sent("tools/list"), '{"tools":[]}')
-    assert [tool["name"] for tool in scene.only_message(channel)["tools"]] == ["s_put_file", "s_get_upload_url"]
+    assert [tool["name"] for tool in scene.only_message(channel)["tools"]] == ["s_get_upload_url", "s_put_file"]
 
 
 def learn(scene: Scene, cursor: str, *tools: str) -> None:

@@ -251,13 +251,14 @@ def resource_notifications(scene: Scene) -> list[tuple[str, str | None]]:
 
 def subscribed_sessions(scene: Scene) -> int:
     """The number of sessions with artifact subscriptions."""
-    return len(Inside(scene.world.engine).resources._subscribed)
+    return len(Inside(scene.world.engine).file_store.subscribers._uris)
 
 
 def test_a_subscriber_of_an_artifact_is_notified_when_it_is_gone() -> None:
     """Every client is notified that the list has changed; of one artifact only those that are subscribed to it."""
     scene = Scene(AUTO, limits=Limits(artifact_ttl_s=100.0, session_idle_ttl_s=1000.0))
     scene.client.listen()
+    scene.list_resources()
     (one, other) = artifacts(scene.call("t", "done", writes={"a.txt": b"x", "b.txt": b"y"}))
     scene.world.wait(0.0)
     assert resource_notifications(scene) == [(LIST_CHANGED, None)]

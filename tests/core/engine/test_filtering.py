@@ -370,7 +370,7 @@ def test_the_proxys_own_entries_are_not_hidden() -> None:
     channel = client.request("1", "tools/list")
     world.answer(world.take_sent("tools/list"), '{"tools":[{"name":"drop"},{"name":"get_b"},{"name":"put"}]}')
     tools = json.loads(world.messages(channel)[0])["result"]["tools"]
-    assert [tool["name"] for tool in tools] == ["pipe_put_file", "pipe_get_upload_url", "get_b", "put"]
+    assert [tool["name"] for tool in tools] == ["pipe_get_upload_url", "pipe_put_file", "get_b", "put"]
     helped = client.request("2", "tools/call", '{"name":"pipe_get_upload_url"}')
     assert "upload_url" in world.only_message(helped)["result"]["structuredContent"]
     channel = client.request("3", "resources/list")

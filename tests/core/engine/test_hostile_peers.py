@@ -265,8 +265,8 @@ def test_requests_before_the_handshake_wait_for_it_and_are_asked_of_the_server()
     world.start_server()
     world.answer(world.take_sent("tools/list"), '{"tools":[{"name":"eat","inputSchema":{}}]}')
     assert [tool["name"] for tool in list(world.frames(client.pipe))[-1]["result"]["tools"]] == [
-        "f_put_file",
         HELPER,
+        "f_put_file",
         "eat",
     ]
     assert world.was_sent("resources/read")

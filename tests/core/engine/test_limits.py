@@ -346,7 +346,9 @@ def test_stored_files_max_counts_those_of_all_sessions() -> None:
         == "storage_full"
     )
     two.delete()
+    world.wait(1)
     upload(one, HELPER, ("b", 0))
+    assert [file.filename for file in world.engine.files()] == ["a", "b"], "that of the session that is over gave way"
 
 
 def test_an_upload_whose_length_says_that_it_cannot_fit_is_refused_unread() -> None:

@@ -45,15 +45,17 @@ def call_in_own_session(up: str = "pipe", limits: Limits | None = None) -> tuple
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_session_for_one_request_ends_with_its_answer(up: str) -> None:
+def test_a_session_for_one_request_ends_soon_after_its_answer(up: str) -> None:
+    """The session waits for a client that may bring its handle."""
     world, _, received = call_in_own_session(up)
     respond(world, received)
+    world.wait(Limits().unclaimed_session_ttl_s)
     assert_empty(world)
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_session_for_one_request_lasts_over_its_rounds(up: str) -> None:
-    """The session lasts over all requests of the call, and ends with the last."""
+    """The session lasts over all requests of the call, and ends soon after the last."""
     world, client, received = call_in_own_session(up)
     ask(world, received)
     collect(world)
@@ -62,6 +64,7 @@ def test_a_session_for_one_request_lasts_over_its_rounds(up: str) -> None:
     client.call(requestState=state, inputResponses={"r1": ACCEPT})
     assert world.take_sent("").frame["result"] == ACCEPT
     respond(world, received)
+    world.wait(Limits().unclaimed_session_ttl_s)
     assert_empty(world)
 
 

@@ -50,6 +50,7 @@ def test_an_answer_is_held_though_its_session_has_nothing_else(up: str) -> None:
     assert world.engine.session_count == 1
     channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
     assert client.answered(channel, client.last_id)["result"]["n"] == 1
+    world.wait(Limits().unclaimed_session_ttl_s)
     assert world.engine.session_count == 0
     if world.was_sent(""):
         world.acknowledge(world.take_sent(""))

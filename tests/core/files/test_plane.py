@@ -134,7 +134,7 @@ def test_undeclared_lists_are_answered_by_the_proxy(method: str, has: bool) -> N
         return
     result = files.only_message(channel)
     if method == "tools/list":
-        assert [tool["name"] for tool in result["tools"]] == [PUT, HELPER]
+        assert [tool["name"] for tool in result["tools"]] == [HELPER, PUT]
     elif method == "resources/list":
         assert [entry["uri"] for entry in result["resources"]] == [GUIDE]
     else:

@@ -9,7 +9,7 @@ from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
 from expected_values import Containing
 from isthmus.core import Era, Kind, Profile, ProfileServer, ServerPlan
-from isthmus.core.base.plan import ArtifactProducer, LocatorMode, OutputLocator, UploadConsumer
+from isthmus.core.base.plan import ArtifactProducer, FileScope, LocatorMode, OutputLocator, UploadConsumer
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
 CAN = {"tools": {}, "resources": {}}
@@ -102,8 +102,10 @@ def lists(client: Client, *starts: Server, running: tuple[Server, ...] = ()) -> 
 
 
 @ERAS
-def test_a_file_is_good_at_every_server_of_the_session_and_at_no_other(era: Era) -> None:
-    _, (alice, alice2, bob), alpha, beta = meeting(era, "alice", "alice2", "bob")
+@pytest.mark.parametrize("scope", FileScope)
+def test_a_file_is_good_at_every_server_of_the_profile(era: Era, scope: FileScope) -> None:
+    """Another principal does not know it. Another session does not either if files are of their session."""
+    _, (alice, alice2, bob), alpha, beta = meeting(era, "alice", "alice2", "bob", file_scope=scope)
     handle = uploads(alice, alpha, starts=True)
     is_fed(alice, beta, handle, starts=True)
     artifact = makes(alice, alpha, starts=era is Era.STATELESS)
@@ -111,12 +113,14 @@ def test_a_file_is_good_at_every_server_of_the_session_and_at_no_other(era: Era)
     told = is_refused(bob, beta, handle, starts=era is Era.HANDSHAKE)
     assert "call beta__beta_put_file with its content, or beta__beta_get_upload_url" in told, told
     is_refused(bob, beta, artifact)
-    if era is Era.HANDSHAKE:  # without sessions, all files of a principal are good for it
+    if era is Era.HANDSHAKE and scope is FileScope.SESSION:
         is_refused(alice2, beta, handle, starts=True)
+    elif era is Era.HANDSHAKE:
+        is_fed(alice2, beta, handle, starts=True)
 
 
 @ERAS
-def test_an_artifact_is_read_by_its_own_session_alone(era: Era) -> None:
+def test_an_artifact_is_read_by_its_own_principal_alone(era: Era) -> None:
     _, (alice, bob), alpha, _ = meeting(era, "alice", "bob")
     artifact = makes(alice, alpha, starts=True)
     read = alice.asks("resources/read", {"uri": artifact})
@@ -162,9 +166,10 @@ def test_the_upload_helper_goes_by_the_name_that_clients_have() -> None:
 
 
 def test_a_client_with_a_session_is_told_of_its_artifacts() -> None:
-    play, (alice, alice2), alpha, _ = meeting(Era.HANDSHAKE, "alice", "alice2")
+    play, (alice, alice2), alpha, beta = meeting(Era.HANDSHAKE, "alice", "alice2")
     stream, other = alice.listens(), alice2.listens()
-    artifact = makes(alice, alpha, starts=True)
+    lists(alice, alpha, beta)
+    artifact = makes(alice, alpha)
     play.waits(0.1)
     alice.is_notified("resources/list_changed", None, on=stream)
     subscribed = alice.asks("resources/subscribe", {"uri": artifact})
@@ -192,8 +197,8 @@ def test_a_client_without_sessions_is_told_of_its_artifacts() -> None:
     alice.is_told(listen, "resources/list_changed")
 
 
-def test_uploads_end_with_the_session() -> None:
-    play, (alice, alice2), alpha, _ = meeting(Era.HANDSHAKE, "alice", "alice2")
+def test_uploads_end_with_the_session_if_files_are_of_it() -> None:
+    play, (alice, alice2), alpha, _ = meeting(Era.HANDSHAKE, "alice", "alice2", file_scope=FileScope.SESSION)
     handle = uploads(alice, alpha, starts=True)
     link = outcome(alice, calls(alice, f"alpha__alpha_{HELPER}"))["structuredContent"]["upload_url"]
     alice.leaves()

@@ -11,7 +11,7 @@ from each_row import each_row
 from file_scenes import Scene, texts
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import AutoFiles, Deliver, Kind, ServerPlan, UploadConsumer
-from isthmus.core.base.storage import Extend, StorageFailed
+from isthmus.core.base.storage import Extend, Materialize, StorageFailed
 from isthmus.core.files.calls.inline_content import is_inline, read_inline
 
 AUTO = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
@@ -134,7 +134,9 @@ def test_a_file_within_the_content_of_another_is_refused() -> None:
 
 def test_content_counts_as_uploads_do() -> None:
     scene = Scene(adapted("p[*]"), limits=Limits(session_storage_max_bytes=5))
-    assert "storage is full" in refusal(scene, p=["data:,abc", "data:,def"])
+    assert "storage is full" in refusal(scene, p=["data:,abc", "data:,def", "data:,g"])
+    assert len([key for key in scene.disk.records if key.startswith("upload/")]) == 1, "the rest is not tried"
+    assert not [order for order in scene.disk.orders if isinstance(order, Materialize)]
 
 
 def test_without_uploads_there_is_no_content() -> None:

@@ -153,7 +153,7 @@ def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
     """The error quotes the beginning of the handle, and says what to do."""
     handle = f"upload://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
-        f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another session. "
+        f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another client. "
         "Upload the file again: call s_put_file with its content, or s_get_upload_url and POST the file to the "
         "upload_url it gives, and pass the upload handle from the response."
     )
@@ -163,7 +163,7 @@ def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
 def test_the_error_of_an_unknown_artifact_names_it(name: str) -> None:
     handle = f"artifact://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
-        f"Unknown artifact {handle[:160]}: it has expired, or belongs to another session. "
+        f"Unknown artifact {handle[:160]}: it has expired, or belongs to another client. "
         "Call the tool that made it again, or upload the file."
     )
 

@@ -193,6 +193,33 @@ def test_without_adapters_tools_that_name_files_get_one_sentence() -> None:
     assert first == {name: value for name, value in opening.items() if name != "description"}
 
 
+@pytest.mark.parametrize(
+    ("names", "reads", "writes"),
+    [
+        (["path", "n"], "`path`", None),
+        (["a_path", "b_file"], "`a_path` or `b_file`", None),
+        (["output_path", "n"], None, "`output_path`"),
+        (["path", "save_path", "png_output_path"], "`path`", "`save_path` or `png_output_path`"),
+        (["a_path", "b_path", "c_path"], "`a_path` or `b_path` or `c_path`", None),
+        (["a_path", "b_path", "c_path", "d_path"], "an argument", None),
+        (["my `quoted` path"], "an argument", None),
+        (["x" * 60 + "_path"], "an argument", None),
+        (["n"], None, None),
+    ],
+)
+def test_a_note_names_the_arguments_if_they_are_few_and_plain(
+    names: list[str], reads: str | None, writes: str | None
+) -> None:
+    plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
+    (noted,) = listed(plan, tool("t", {"properties": {name: {"type": "string"} for name in names}}, description="T."))
+    description = noted["description"]
+    assert (f"Where {reads} names a file to read, pass its upload:// handle" in description) is (reads is not None)
+    assert ("names a file to read" in description) is (reads is not None)
+    expected = f"To write a new file, pass artifact://new/NAME as {writes}."
+    assert description.endswith(expected) is (writes is not None)
+    assert ("artifact://new" in description) is (writes is not None)
+
+
 def test_with_adapters_alone_no_other_tool_is_noted() -> None:
     other = tool("open", {"properties": {"path": {"type": "string"}}})
     assert listed(adapted(consumer("a")), other) == [other]
@@ -213,7 +240,7 @@ def test_an_adapter_comes_before_automatic_notes() -> None:
     assert "description" in up["inputSchema"]["properties"]["a"]
     assert up["description"].startswith("Files are passed as ")
     assert "description" not in other["inputSchema"]["properties"]["a"]
-    assert other["description"].startswith("Where an argument names a file")
+    assert other["description"].startswith("Where `path` names a file")
 
 
 ODD_TOOL = st.sampled_from(

@@ -9,7 +9,7 @@ import pytest
 from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.files.calls.tool_hints import NODES_MAX, read_hints, says_uri, takes_files
+from isthmus.core.files.calls.tool_hints import NODES_MAX, read_hints, says_uri
 from isthmus.core.state.tool_hints import Hints
 
 
@@ -28,7 +28,6 @@ def test_invalid_values_of_keywords_are_ignored(name: str, odd: object) -> None:
     """An invalid value of a keyword gives no hint, and no error."""
     schema = {**string(), name: odd}
     assert not hints({"path": schema}).wants_uri("path", "path")
-    takes_files(json.dumps({"inputSchema": {"properties": {"path": schema}}}).encode())
 
 
 # --- Arguments that want a URI ----------------------------------------------------------------------------------------
@@ -185,8 +184,6 @@ def test_pages_of_any_shape_can_be_read(tools: list[Any], other: Any) -> None:
     page = json.dumps({"tools": tools}).encode()
     for found in read_hints(page).values():
         assert found.wants_uri("a", "a") in (True, False)
-    for tool in (*tools, other):
-        assert takes_files(json.dumps(tool).encode()) in (True, False)
     assert (
         says_uri(json.dumps({"isError": True, "content": other}).encode(), ["/x"]) is False
         or "uri" in str(other).lower()
@@ -245,39 +242,7 @@ def test_only_errors_of_a_result_count() -> None:
         assert not says_uri(result, ["/x", ""])
 
 
-# --- Tools that may take files ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("properties", "takes"),
-    [
-        ({"path": string()}, True),
-        ({"image_path": string()}, True),
-        ({"inputFile": string()}, True),
-        ({"uri": string()}, True),
-        ({"resourceUri": {"type": ["null", "string"]}}, True),
-        ({"paths": {"type": "array", "items": string()}}, True),
-        ({"o": {"properties": {"document": string()}}}, True),
-        ({"p": string(description="Name of the image")}, True),
-        ({"p": {"anyOf": [string(), {"type": "null"}], "description": "the file"}}, True),
-        ({"filename": string(description="File name to save the page to")}, False),
-        ({"output_path": string(), "destination": string(description="a file")}, False),
-        ({"output_path": string(), "path": string()}, True),
-        ({"filename": string(description="File to read, and to save the result in")}, True),
-        ({"p": string(description="profile, filed, imagery")}, False),
-        ({"profile": string(), "security": string(), "text": string(description="A number.")}, False),
-        ({"path": {"type": "integer"}}, False),
-        ({"path": {}}, False),
-        ({}, False),
-    ],
-)
-def test_tools_that_name_files_may_take_them(properties: object, takes: bool) -> None:
-    assert takes_files(json.dumps({"name": "t", "inputSchema": {"properties": properties}}).encode()) is takes
-
-
-@pytest.mark.parametrize("tool", [b"", b"5", b"{}", b'{"inputSchema":true}', b'{"inputSchema":{"properties":5}}'])
-def test_tools_without_a_readable_schema_take_no_files(tool: bytes) -> None:
-    assert not takes_files(tool)
+# --- References -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from isthmus.core.files.calls.tool_hints import read_hints, says_uri, takes_files
+from isthmus.core.files.calls.tool_hints import read_hints, says_uri
 from isthmus.core.state.tool_hints import Hints
 
 
@@ -17,10 +17,6 @@ def hints(schema: object, **more: object) -> Hints:
 
 def verdicts(properties: dict[str, Any], **more: object) -> dict[str, bool]:
     return dict(hints({"properties": properties}, **more).verdicts)
-
-
-def takes(properties: dict[str, Any]) -> bool:
-    return takes_files(json.dumps({"inputSchema": {"properties": properties}}).encode())
 
 
 def string(**more: object) -> dict[str, object]:
@@ -58,21 +54,6 @@ def test_an_argument_with_any_uri_alternative_wants_a_uri() -> None:
     assert verdicts({"p": string(), "q": {"type": "integer"}}, description="Takes file:// links") == {"p": True}
 
 
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        ({"file": {"properties": {"size": string()}}}, False),
-        ({"output": {"properties": {"path": string()}}}, True),
-        ({"size": {"properties": {"file": string()}}}, True),
-        ({"path": {"properties": {"output": string()}}}, False),
-        ({"file": {"type": "array", "items": {"properties": {"size": string()}}}}, False),
-    ],
-)
-def test_an_argument_is_judged_by_its_own_name(properties: dict[str, Any], expected: bool) -> None:
-    """The names of enclosing objects do not count."""
-    assert takes(properties) is expected
-
-
 def test_an_invalid_schema_does_not_affect_others() -> None:
     """A schema that is too deep hides none either."""
     for odd in (True, None, 5, nested(9)["k"]):
@@ -84,7 +65,6 @@ def test_unreadable_parts_give_no_hints() -> None:
     half = b'{"a":"\\ud800","readOnlyHint":true,"properties":{"p":{"format":"uri"}}}'
     page = b'{"tools":[{"name":"a","annotations":%b,"outputSchema":%b,"inputSchema":%b}]}' % (half, half, half)
     assert read_hints(page) == {"a": Hints(output_schema=half)}
-    assert not takes_files(b'{"inputSchema":%b}' % half)
 
 
 def test_a_tool_without_evidence_has_the_default_hints() -> None:

@@ -10,10 +10,10 @@ import pytest
 from each_row import each_row
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
+from isthmus.core.base.plan import Eviction, FileScope, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
-from isthmus.core.files.store.owners import FileUser
+from isthmus.core.files.store.owners import Account, FileUser
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import StoredArtifact, StoredUpload
@@ -37,8 +37,14 @@ def find_upload(file_store: FileStore, server: str, uid: str) -> object:
     return file_store.find(FileUser(frozenset({server}), "one", ""), of_sid="one", id=uid, kind="upload")
 
 
+def of(sid: str) -> Account:
+    """The account of a session."""
+    return Account("", sid)
+
+
 def made(eviction: Eviction = Eviction.UPLOADS_FIRST, live: set[str] | None = None) -> tuple[Context, FileStore]:
-    plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=eviction)
+    """A store whose uploads end with their session."""
+    plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=eviction, file_scope=FileScope.SESSION)
     context = Context(plan, entropy=bytes, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS)
     context.now = 0.0
     alive = LIVE if live is None else live
@@ -177,7 +183,7 @@ def test_the_end_of_the_session_drops_an_upload_in_use() -> None:
     record = upload("one", "u", 100)
     entry = file_store.add_upload(record)
     file_store.pin(entry)
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     assert take_effects(context) == removed(record)
     file_store.unpin(entry)
     assert take_effects(context) == []
@@ -203,7 +209,7 @@ def test_an_expired_file_is_not_served() -> None:
     context.now = 5.0
     late = artifact("one", "a", 100, UNIX_AT_ZERO)
     file_store.add_artifact(late)
-    assert file_store.artifacts_of("one") == []
+    assert file_store.artifacts_of(of("one"), "one") == []
     assert found(file_store, late) is None
     assert gone(file_store, late) == "it expired just now"
     file_store.add_upload(upload("one", "u", 1))
@@ -221,11 +227,11 @@ def test_uploads_end_with_their_session_and_artifacts_do_not() -> None:
     for record in (ended, other, loose):
         file_store.add_upload(record)
     file_store.add_artifact(kept)
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     assert take_effects(context) == removed(ended)
     assert file_store.find_artifact("one", "a") is kept
     assert find_upload(file_store, "files", "w") is not None
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     assert take_effects(context) == []
 
 
@@ -235,7 +241,7 @@ def test_sessions_that_end_with_the_process_leave_their_uploads() -> None:
     record = upload("one", "u", 10)
     file_store.add_upload(record)
     file_store.stop()
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     assert take_effects(context) == []
     context, file_store = made(live={"new"})
     file_store.restore([record], [])
@@ -326,50 +332,50 @@ def test_a_signed_link_finds_files_of_both_kinds() -> None:
 def test_room_is_what_both_bounds_leave() -> None:
     """The bounds are the session's own and the one for all. Room is never negative."""
     context, file_store = made(Eviction.NONE)
-    assert file_store.room("one") == 500
+    assert file_store.room(of("one")) == 500
     file_store.add_upload(upload("one", "u", 400))
-    assert (file_store.room("one"), file_store.room("two")) == (100, 400)
+    assert (file_store.room(of("one")), file_store.room(of("two"))) == (100, 400)
     file_store.add_artifact(artifact("two", "a", 450, UNIX_AT_ZERO + 1))
-    assert (file_store.room("one"), file_store.room("two"), file_store.room("three")) == (0, 0, 0)
+    assert (file_store.room(of("one")), file_store.room(of("two")), file_store.room(of("three"))) == (0, 0, 0)
     expire(context, file_store, 1.0)
-    assert (file_store.room("one"), file_store.room("two")) == (100, 400)
+    assert (file_store.room(of("one")), file_store.room(of("two"))) == (100, 400)
 
 
 def test_a_reservation_counts_like_a_stored_file() -> None:
     """Two reservations that each fit, but not together, are not both granted."""
     _, file_store = made()
-    reservation = file_store.hold("one", 400, uploads=2)
-    assert (file_store.room("one"), file_store.room("two")) == (100, 400)
-    assert file_store.upload_slots("one") == LIMITS.uploads_per_session_max - 2
-    assert file_store.artifact_slots("one") == LIMITS.artifacts_per_session_max
+    reservation = file_store.hold(of("one"), 400, uploads=2)
+    assert (file_store.room(of("one")), file_store.room(of("two"))) == (100, 400)
+    assert file_store.slots(of("one"), "upload") == LIMITS.uploads_per_session_max - 2
+    assert file_store.slots(of("one"), "artifact") == LIMITS.artifacts_per_session_max
     with pytest.raises(AssertionError):
-        file_store.hold("one", 101)
+        file_store.hold(of("one"), 101)
     file_store.release(reservation)
     file_store.add_upload(upload("one", "u", 400))
-    assert (file_store.room("one"), file_store.room("two")) == (100, 400)
-    assert file_store.upload_slots("one") == LIMITS.uploads_per_session_max - 1
-    file_store.close_session("one")
-    assert (file_store.room("one"), file_store.upload_slots("one")) == (500, LIMITS.uploads_per_session_max)
+    assert (file_store.room(of("one")), file_store.room(of("two"))) == (100, 400)
+    assert file_store.slots(of("one"), "upload") == LIMITS.uploads_per_session_max - 1
+    file_store.close_session("", "one")
+    assert (file_store.room(of("one")), file_store.slots(of("one"), "upload")) == (500, LIMITS.uploads_per_session_max)
 
 
 def test_files_of_no_size_are_counted_too() -> None:
     """Each kind has a bound for a session, and all have a bound together, which covers ended sessions."""
     context, file_store = made()
     for number in range(LIMITS.uploads_per_session_max):
-        assert file_store.upload_slots("one") > 0
+        assert file_store.slots(of("one"), "upload") > 0
         file_store.add_upload(upload("one", f"u{number}", 0))
-    assert file_store.upload_slots("one") == 0
-    assert file_store.upload_slots("two") > 0
-    assert file_store.artifact_slots("one") > 0
+    assert file_store.slots(of("one"), "upload") == 0
+    assert file_store.slots(of("two"), "upload") > 0
+    assert file_store.slots(of("one"), "artifact") > 0
     added = 0
-    while file_store.artifact_slots(sid := f"s{added}"):
+    while file_store.slots(of(sid := f"s{added}"), "artifact"):
         file_store.add_artifact(artifact(sid, "a", 0, UNIX_AT_ZERO + 5))
-        file_store.close_session(sid)
+        file_store.close_session("", sid)
         added += 1
     assert added == LIMITS.stored_files_max - LIMITS.uploads_per_session_max
-    assert file_store.upload_slots("two") == 0
+    assert file_store.slots(of("two"), "upload") == 0
     expire(context, file_store, 5.0)
-    assert file_store.upload_slots("two") == LIMITS.stored_files_max - LIMITS.uploads_per_session_max
+    assert file_store.slots(of("two"), "upload") == LIMITS.stored_files_max - LIMITS.uploads_per_session_max
 
 
 @pytest.mark.parametrize("order", [Eviction.UPLOADS_FIRST, Eviction.ARTIFACTS_FIRST])
@@ -384,14 +390,14 @@ def test_the_least_recently_used_makes_room(order: Eviction) -> None:
     context.now = 1.0
     find_upload(file_store, "files", "u1")
     file_store.find_artifact("one", "a1")
-    assert file_store.room("one") == 500
+    assert file_store.room(of("one")) == 500
     ends = ["u2", "u1", "a2", "a1"] if order is Eviction.UPLOADS_FIRST else ["a2", "a1", "u2", "u1"]
-    file_store.hold("one", 100)
+    file_store.hold(of("one"), 100)
     assert take_effects(context) == []
     for name in ends:
-        file_store.hold("one", 100)
+        file_store.hold(of("one"), 100)
         assert [effect.blob for effect in take_effects(context) if isinstance(effect, Discard)] == [f"blob-{name}"]
-    assert file_store.room("one") == 0
+    assert file_store.room(of("one")) == 0
 
 
 def test_a_file_whose_removal_is_not_needed_stays() -> None:
@@ -400,7 +406,7 @@ def test_a_file_whose_removal_is_not_needed_stays() -> None:
     file_store.add_upload(small)
     file_store.add_upload(large)
     context.now = 1.0
-    file_store.hold("one", 200)
+    file_store.hold(of("one"), 200)
     assert take_effects(context) == removed(large)
 
 
@@ -408,10 +414,10 @@ def test_a_file_in_use_makes_no_room() -> None:
     context, file_store = made()
     entry = file_store.add_upload(upload("one", "u", 400))
     context.now = 1.0
-    assert file_store.room("one") == 500
+    assert file_store.room(of("one")) == 500
     file_store.pin(entry)
-    assert file_store.room("one") == 100
-    file_store.hold("one", 100)
+    assert file_store.room(of("one")) == 100
+    file_store.hold(of("one"), 100)
     assert take_effects(context) == []
 
 
@@ -419,9 +425,9 @@ def test_a_file_that_was_just_stored_makes_no_room() -> None:
     """Files of one request must not evict one another."""
     context, file_store = made()
     file_store.add_upload(upload("one", "u", 400))
-    assert file_store.room("one") == 100
+    assert file_store.room(of("one")) == 100
     context.now = 1.0
-    assert file_store.room("one") == 500
+    assert file_store.room(of("one")) == 500
 
 
 def test_an_unsure_reservation_evicts_nothing() -> None:
@@ -431,8 +437,8 @@ def test_an_unsure_reservation_evicts_nothing() -> None:
     for record in old:
         file_store.add_upload(record)
     context.now = 1.0
-    reservation = file_store.hold("one", 450, is_sure=False)
-    assert file_store.room("one") == 50
+    reservation = file_store.hold(of("one"), 450, is_sure=False)
+    assert file_store.room(of("one")) == 50
     assert take_effects(context) == []
     file_store.release(reservation)
     file_store.add_upload(upload("one", "new", 180))
@@ -450,8 +456,8 @@ def test_uploads_of_two_sessions_at_once_keep_the_bound_of_all(first: str, comes
     file_store.add_upload(upload("two", "more", 200))
     context.now = 1.0
     reservations = {
-        "one": file_store.hold("one", 300, is_sure=False),
-        "two": file_store.hold("two", 300, is_sure=False),
+        "one": file_store.hold(of("one"), 300, is_sure=False),
+        "two": file_store.hold(of("two"), 300, is_sure=False),
     }
     assert take_effects(context) == []
     coming = sorted(reservations, key=lambda sid: sid != first)[: 2 if comes else 1]
@@ -471,7 +477,7 @@ def test_uploads_of_one_session_at_once_keep_its_bound() -> None:
     file_store.add_upload(upload("one", "small", 100))
     large = file_store.add_upload(upload("one", "large", 300))
     context.now = 1.0
-    earlier, _ = file_store.hold("one", 200, is_sure=False), file_store.hold("one", 300, is_sure=False)
+    earlier, _ = file_store.hold(of("one"), 200, is_sure=False), file_store.hold(of("one"), 300, is_sure=False)
     file_store.pin(large)
     file_store.release(earlier)
     context.now = 2.0
@@ -485,16 +491,16 @@ def test_a_file_in_use_makes_room_after_the_use() -> None:
     record = upload("one", "u", 400)
     entry = file_store.add_upload(record)
     context.now = 1.0
-    reservation = file_store.hold("one", 300, is_sure=False)
+    reservation = file_store.hold(of("one"), 300, is_sure=False)
     file_store.pin(entry)
     file_store.release(reservation)
     file_store.add_upload(upload("one", "new", 300))
     assert take_effects(context) == []
-    assert file_store.room("one") == 0
+    assert file_store.room(of("one")) == 0
     context.now = 2.0
     file_store.unpin(entry)
     assert take_effects(context) == removed(record)
-    assert file_store.room("one") == 500
+    assert file_store.room(of("one")) == 500
 
 
 def test_files_of_other_sessions_make_room_only_if_no_client_can_miss_them() -> None:
@@ -508,12 +514,12 @@ def test_files_of_other_sessions_make_room_only_if_no_client_can_miss_them() -> 
     restored = artifact("older", "b", 300, UNIX_AT_ZERO + 99)
     file_store.restore([], [restored])
     context.now = 1.0
-    assert file_store.room("one") == 500
-    file_store.hold("one", 150)
+    assert file_store.room(of("one")) == 500
+    file_store.hold(of("one"), 150)
     assert take_effects(context) == removed(loose)
-    file_store.hold("one", 350)
+    file_store.hold(of("one"), 350)
     assert take_effects(context) == removed(restored)
-    assert (file_store.room("one"), file_store.room("three")) == (0, 0)
+    assert (file_store.room(of("one")), file_store.room(of("three"))) == (0, 0)
 
 
 @pytest.mark.parametrize("eviction", [Eviction.UPLOADS_FIRST, Eviction.NONE])
@@ -542,7 +548,7 @@ def test_without_eviction_there_is_only_free_room() -> None:
     context, file_store = made(Eviction.NONE)
     file_store.add_upload(upload("one", "u", 400))
     context.now = 1.0
-    assert file_store.room("one") == 100
+    assert file_store.room(of("one")) == 100
 
 
 # --- Reports ----------------------------------------------------------------------------------------------------------
@@ -558,7 +564,7 @@ def test_changes_of_a_sessions_artifacts_are_announced() -> None:
     def announced() -> list[str] | None:
         is_scheduled = ("resources", "one") in context.timers._live
         context.timers.cancel(("resources", "one"))
-        return [record.aid for record in file_store.take_gone("one")] if is_scheduled else None
+        return [record.aid for record in file_store.take_changes("one")[0]] if is_scheduled else None
 
     file_store.restore([], [shown("one", "old", 5), shown("over", "x", 2)])
     file_store.add_upload(upload("one", "u", 1))
@@ -569,7 +575,7 @@ def test_changes_of_a_sessions_artifacts_are_announced() -> None:
     assert announced() is None
     expire(context, file_store, 5.0)
     expire(context, file_store, 9.0)
-    assert [record.aid for record in file_store.take_gone("one")] == ["old", "a"]
+    assert [record.aid for record in file_store.take_changes("one")[0]] == ["old", "a"]
 
 
 @pytest.mark.parametrize(
@@ -586,12 +592,13 @@ def test_changes_of_a_sessions_artifacts_are_announced() -> None:
 )
 def test_the_reason_says_how_long_ago_a_file_went(seconds: int, ago: str) -> None:
     limits = msgspec.structs.replace(LIMITS, tombstone_ttl_s=1e6)
-    context = Context(Plan(servers=()), entropy=bytes, unix_at_zero=0.0, limits=limits)
+    plan = Plan(servers=(), file_scope=FileScope.SESSION)
+    context = Context(plan, entropy=bytes, unix_at_zero=0.0, limits=limits)
     context.now = 0.0
     file_store = FileStore(context, lambda sid: True)
     record = upload("one", "u", 1)
     file_store.add_upload(record)
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     context.now = float(seconds)
     assert gone(file_store, record) == f"it ended with its session {ago}"
 
@@ -601,7 +608,7 @@ def test_the_oldest_of_too_many_tombstones_is_forgotten() -> None:
     records = [upload("one", f"u{number}", 0) for number in range(LIMITS.tombstones_max + 1)]
     for record in records:
         file_store.add_upload(record)
-    file_store.close_session("one")
+    file_store.close_session("", "one")
     assert gone(file_store, records[0]) is None
     assert gone(file_store, records[1]) is not None
 

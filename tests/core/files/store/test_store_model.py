@@ -10,15 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
+from isthmus.core.base.plan import Eviction, FileScope, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
-from isthmus.core.files.store.owners import FileUser
+from isthmus.core.files.store.owners import Account, FileUser
 from isthmus.core.files.store.store import FileStore, Reservation
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import FileKind, StoredArtifact, StoredUpload
 
-SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
+SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 3, 8
 LIMITS = Limits(
     session_storage_max_bytes=SESSION_BYTES,
     storage_max_bytes=ALL_BYTES,
@@ -30,6 +30,7 @@ LIMITS = Limits(
     tombstone_ttl_s=TOMBSTONE_S,
 )
 PRINCIPALS = ["", "eve"]
+"""The principals of the sessions in turn. One is anonymous."""
 
 
 @dataclass
@@ -51,6 +52,11 @@ class File:
     gone_at: float = 0
 
 
+def principal_of(sid: str) -> str:
+    """The principal of a session."""
+    return PRINCIPALS[int(sid[1:]) % len(PRINCIPALS)]
+
+
 class WatchedStore(FileStore):
     """A store that reports each change of an artifact."""
 
@@ -68,29 +74,33 @@ class AgainstAModel(RuleBasedStateMachine):
         super().__init__()
         self.files: list[File] = []  # oldest first, those that are gone included
         self.live: list[str] = []
+        self.sessions: list[str] = []  # those that are over included
         self.now = 0.0
         self.count = 0
         self.over: list[str] = []  # the files that should have gone since the last check
-        self.reserved: list[tuple[Reservation, int]] = []
+        self.reserved: list[tuple[Reservation, str, int]] = []  # with the session and the bytes
         self.records: dict[str, StoredUpload | StoredArtifact] = {}
         self.entries: dict[str, StoredEntry] = {}
         self.reported: list[tuple[str, bool]] = []
         self.expected: list[tuple[str, bool]] = []
 
-    @initialize(eviction=st.sampled_from(Eviction))
-    def begin(self, eviction: Eviction) -> None:
-        self.eviction = eviction
+    @initialize(eviction=st.sampled_from(Eviction), scope=st.sampled_from(FileScope))
+    def begin(self, eviction: Eviction, scope: FileScope) -> None:
+        self.eviction, self.scope = eviction, scope
         self.start()
         self.run_to_now()
         self.open_session()
 
     def start(self) -> None:
-        plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=self.eviction)
+        plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=self.eviction, file_scope=self.scope)
         self.context = Context(plan, entropy=bytes, unix_at_zero=0.0, limits=LIMITS)
         self.file_store = WatchedStore(self.context, lambda sid: sid in self.live)
         self.file_store.reported = self.reported
 
     # --- The model ----------------------------------------------------------------------------------------------------
+
+    def account(self, sid: str) -> Account:
+        return self.file_store.account(principal_of(sid), sid)
 
     def next(self) -> int:
         self.count += 1
@@ -113,41 +123,70 @@ class AgainstAModel(RuleBasedStateMachine):
     def may_go(self, file: File) -> bool:
         return self.eviction is not Eviction.NONE and not file.pins and file.stored_at != self.now
 
-    def pools(self, sid: str) -> tuple[list[File], list[File]]:
-        """The files that may go for the session's own bound, and those for the bound over all."""
-        own = [file for file in self.there() if file.sid == sid and self.may_go(file)]
+    def shares(self, sid: str) -> frozenset[str]:
+        """The sessions whose files count together with those of that one."""
+        if self.scope is FileScope.SESSION or not (whose := principal_of(sid)):
+            return frozenset({sid})
+        return frozenset(each for each in self.sessions if principal_of(each) == whose)
+
+    def is_loose(self, file: File) -> bool:
+        """True if the file may be used, and evicted for other sessions, once its session is over."""
+        return file.is_bearer or file.is_restored or self.scope is FileScope.PRINCIPAL
+
+    def pools(self, sid: str | None) -> tuple[list[File], list[File]]:
+        """The files that may go for the session's own bound, and those for the bound over all. None stands for a
+        restart: then all files that are loose may go for that."""
+        own = [file for file in self.there() if sid and file.sid in self.shares(sid) and self.may_go(file)]
         loose = [
             file
             for file in self.there()
-            if file.sid not in {sid, *self.live} and (file.is_bearer or file.is_restored) and self.may_go(file)
+            if file not in own
+            and (sid is None or file.principal == principal_of(sid))
+            and file.sid not in self.live
+            and self.is_loose(file)
+            and self.may_go(file)
         ]
         return own, [*own, *loose]
 
-    def over_by(self, sid: str) -> tuple[int, int]:
-        held = [(reservation.sid, size) for reservation, size in self.reserved]
+    def over_by(self, sid: str | None) -> tuple[int, int]:
+        held = [(of, size) for _, of, size in self.reserved]
         sizes = [(file.sid, file.size) for file in self.there()] + held
         total = sum(size for _, size in sizes)
-        return sum(size for of, size in sizes if of == sid) - SESSION_BYTES, total - ALL_BYTES
+        together = self.shares(sid) if sid else frozenset()
+        return sum(size for of, size in sizes if of in together) - SESSION_BYTES, total - ALL_BYTES
 
     def make_room_after_restart(self) -> None:
         self.expire()
-        for sid in {file.sid for file in self.there()}:
-            self.make_room(sid, (0,))
-        self.make_room("", (1,))
+        for sids in {self.shares(file.sid) for file in self.there()}:
+            self.make_room(min(sids), (0,))
+        self.make_room(None, (1,))
 
-    def make_room(self, sid: str, bounds: tuple[int, ...] = (0, 1)) -> None:
+    def make_slots(self, sid: str, kind: FileKind) -> None:
+        """Files of ended sessions go, the least recently used first, for one more of the kind or one more of all."""
+        together = [file for file in self.there() if file.sid in self.shares(sid) and file.kind == kind]
+        closed = [file for file in self.pools(sid)[0] if file in together and file.sid not in self.live]
+        for file in sorted(closed, key=lambda file: file.last_use)[: max(0, len(together) - FILES_EACH)]:
+            self.end(file, "it made room for newer files")
+        closed = [file for file in self.pools(sid)[1] if file.sid not in self.live]
+        for file in sorted(closed, key=lambda file: file.last_use)[: max(0, len(self.there()) - FILES_ALL)]:
+            self.end(file, "it made room for newer files")
+
+    def make_room(self, sid: str | None, bounds: tuple[int, ...] = (0, 1)) -> None:
         first = "artifact" if self.eviction is Eviction.ARTIFACTS_FIRST else "upload"
         for index in bounds:
             over = self.over_by(sid)[index]
             pool_size = sum(file.size for file in self.pools(sid)[index])
             unsure = [
                 size
-                for reservation, size in self.reserved
-                if not reservation.is_sure and (index or reservation.sid == sid)
+                for reservation, of, size in self.reserved
+                if not reservation.is_sure and (index or (sid and of in self.shares(sid)))
             ]
             while over > pool_size and unsure:
                 over -= unsure.pop()  # the newest reservation may find other files to evict later
-            pool = sorted(self.pools(sid)[index], key=lambda file: (file.kind != first, file.last_use))
+            pool = sorted(
+                self.pools(sid)[index],
+                key=lambda file: (file.sid in self.live, file.kind != first, file.last_use),
+            )
             victims: list[File] = []
             for file in pool:
                 if sum(victim.size for victim in victims) < over:
@@ -162,66 +201,71 @@ class AgainstAModel(RuleBasedStateMachine):
 
     def may_use(self, file: File, sid: str, principal: str) -> bool:
         is_loose = file.is_bearer or (file.is_restored and file.sid not in self.live)
-        return file.principal == principal and (file.sid == sid or is_loose)
+        return file.principal == principal and (self.scope is FileScope.PRINCIPAL or file.sid == sid or is_loose)
 
     # --- Rules --------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.live) < 3)
     @rule()
     def open_session(self) -> None:
-        self.live.append(f"s{self.next():03}")
+        self.live.append(f"s{len(self.sessions):03}")
+        self.sessions.append(self.live[-1])
+        self.next()
 
     @rule(data=st.data(), kind=st.sampled_from(["upload", "artifact"]), is_bearer=st.booleans())
     def store(self, data: st.DataObject, kind: FileKind, is_bearer: bool) -> None:
         """Stores a file that often fills the room, so that others are evicted."""
         sid = data.draw(st.sampled_from(self.live))
-        slots = self.file_store.upload_slots(sid) if kind == "upload" else self.file_store.artifact_slots(sid)
-        if not slots:
+        if not self.file_store.slots(self.account(sid), kind):
             return
         self.tick(1)
-        size = min(self.file_store.room(sid), data.draw(st.sampled_from([0, 5, 10, 15, 30, SESSION_BYTES])))
+        size = min(
+            self.file_store.room(self.account(sid)), data.draw(st.sampled_from([0, 5, 10, 15, 30, SESSION_BYTES]))
+        )
         reservation = self.take(sid, size, kind, is_sure=data.draw(st.booleans()))
-        self.put(reservation, size, kind, is_bearer, data.draw(st.sampled_from(PRINCIPALS)))
+        self.put(reservation, size, kind, is_bearer)
 
     @precondition(lambda self: len(self.reserved) < 2)
     @rule(data=st.data(), size=st.integers(1, 40), is_sure=st.booleans())
     def reserve(self, data: st.DataObject, size: int, is_sure: bool) -> None:
         sid = data.draw(st.sampled_from(self.live))
-        size = min(size, self.file_store.room(sid))
-        if self.file_store.upload_slots(sid):
+        size = min(size, self.file_store.room(self.account(sid)))
+        if self.file_store.slots(self.account(sid), "upload"):
             self.take(sid, size, "upload", is_sure=is_sure)
 
     @precondition(lambda self: self.reserved)
     @rule(data=st.data(), is_bearer=st.booleans())
     def use_reservation(self, data: st.DataObject, is_bearer: bool) -> None:
-        reservation, size = data.draw(st.sampled_from(self.reserved))
+        reservation, _, size = data.draw(st.sampled_from(self.reserved))
         self.tick(1)
-        self.put(reservation, data.draw(st.integers(0, size)), "upload", is_bearer, "")
+        self.put(reservation, data.draw(st.integers(0, size)), "upload", is_bearer)
 
     @precondition(lambda self: self.reserved)
     @rule()
     def release_reservation(self) -> None:
-        reservation, _ = self.reserved.pop()
+        reservation, _, _ = self.reserved.pop()
         self.file_store.release(reservation)
 
     def take(self, sid: str, size: int, kind: FileKind, *, is_sure: bool) -> Reservation:
         reservation = self.file_store.hold(
-            sid, size, uploads=kind == "upload", artifacts=kind == "artifact", is_sure=is_sure
+            self.account(sid), size, uploads=kind == "upload", artifacts=kind == "artifact", is_sure=is_sure
         )
-        self.reserved.append((reservation, size))
+        self.reserved.append((reservation, sid, size))
         if is_sure:
             self.make_room(sid)
             over = self.over_by(sid)
             assert all(left <= 0 for left in over) or self.eviction is not Eviction.NONE
         return reservation
 
-    def put(self, reservation: Reservation, size: int, kind: FileKind, is_bearer: bool, principal: str) -> None:
-        self.reserved = [pair for pair in self.reserved if pair[0] is not reservation]
+    def put(self, reservation: Reservation, size: int, kind: FileKind, is_bearer: bool) -> None:
+        (sid,) = (of for each, of, _ in self.reserved if each is reservation)
+        principal = principal_of(sid)
+        self.reserved = [each for each in self.reserved if each[0] is not reservation]
         self.file_store.release(reservation)
         id = f"f{self.next():03}"
-        file = File(id, kind, reservation.sid, principal, size, is_bearer, self.now + TTL_S, self.next(), self.now)
+        file = File(id, kind, sid, principal, size, is_bearer, self.now + TTL_S, self.next(), self.now)
         self.files.append(file)
-        common = {"server": "files", "sid": reservation.sid, "principal": principal, "blob": id, "filename": "a.txt"}
+        common = {"server": "files", "sid": sid, "principal": principal, "blob": id, "filename": "a.txt"}
         more = {"mime_type": "text/plain", "size_bytes": size, "sha256": "", "is_bearer": is_bearer}
         times = {"expires_at_unix": file.ends_at, "stored_at_unix": self.now}
         if kind == "upload":
@@ -231,7 +275,8 @@ class AgainstAModel(RuleBasedStateMachine):
             members = {**common, **more, **times, "aid": id, "tool": "t", "is_exposed": True}
             kept = msgspec.convert(members, StoredArtifact)
             self.records[id], self.entries[id] = kept, self.file_store.add_artifact(kept)
-        self.make_room(reservation.sid)
+        self.make_room(sid)
+        self.make_slots(sid, kind)
         if kind == "artifact":
             self.expected.append((id, True))
 
@@ -281,6 +326,7 @@ class AgainstAModel(RuleBasedStateMachine):
             self.end(file, "it expired")
         else:
             self.make_room(file.sid)
+            self.make_slots(file.sid, file.kind)
 
     @precondition(lambda self: self.there())
     @rule(data=st.data())
@@ -295,8 +341,8 @@ class AgainstAModel(RuleBasedStateMachine):
     def close_session(self, data: st.DataObject) -> None:
         sid = data.draw(st.sampled_from(self.live))
         self.live.remove(sid)
-        self.file_store.close_session(sid)
-        for file in self.there():
+        self.file_store.close_session(principal_of(sid), sid)
+        for file in self.there() if self.scope is FileScope.SESSION else ():
             if file.sid == sid and file.kind == "upload" and not file.is_bearer:
                 self.end(file, "it ended with its session")
 
@@ -328,7 +374,7 @@ class AgainstAModel(RuleBasedStateMachine):
         if is_graceful:
             self.file_store.stop()
             for sid in self.live:
-                self.file_store.close_session(sid)
+                self.file_store.close_session(principal_of(sid), sid)
             self.note_effects()
         self.live, self.reserved, self.entries = [], [], {}
         self.start()
@@ -390,11 +436,15 @@ class AgainstAModel(RuleBasedStateMachine):
         for sid in self.live:
             own, everybody = (sum(file.size for file in pool) for pool in self.pools(sid))
             over, over_all = self.over_by(sid)
-            assert self.file_store.room(sid) == max(0, min(own - over, everybody - over_all))
-            uploads = sum(file.sid == sid and file.kind == "upload" for file in self.there())
-            uploads += sum(reservation.sid == sid for reservation, _ in self.reserved)
-            assert self.file_store.upload_slots(sid) == max(0, min(FILES_EACH - uploads, FILES_ALL - files))
-            listed = [record.aid for record in self.file_store.artifacts_of(sid)]
+            account = self.account(sid)
+            assert self.file_store.room(account) == max(0, min(own - over, everybody - over_all))
+            uploads = sum(file.sid in self.shares(sid) and file.kind == "upload" for file in self.there())
+            uploads += sum(of in self.shares(sid) for _, of, _ in self.reserved)
+            own_closed, all_closed = ([file for file in pool if file.sid not in self.live] for pool in self.pools(sid))
+            uploads -= sum(file.kind == "upload" for file in own_closed)
+            left = min(FILES_EACH - uploads, FILES_ALL - files + len(all_closed))
+            assert self.file_store.slots(account, "upload") == max(0, left)
+            listed = [record.aid for record in self.file_store.artifacts_of(account, sid)]
             own_ones = [file for file in self.there() if file.sid == sid and file.kind == "artifact"]
             assert listed == [file.id for file in own_ones]
 

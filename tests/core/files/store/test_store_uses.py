@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.files.store.owners import FileUser
+from isthmus.core.files.store.owners import Account, FileUser
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import StoredArtifact, StoredUpload
 
 START = 1000.0
+SESSION = Account("", "s")
 
 
 def made() -> tuple[Context, FileStore]:
@@ -110,7 +111,7 @@ def test_checking_for_a_file_is_no_use() -> None:
     assert file_store.has("artifact", "s", "a") is True
     for kind, sid, id in (("artifact", "s", "u"), ("upload", "s", "a"), ("upload", "t", "u"), ("upload", "s", "x")):
         assert file_store.has(kind, sid, id) is False  # type: ignore[arg-type]
-    assert file_store.artifacts_of("s") == [artifact("a")]
+    assert file_store.artifacts_of(SESSION, "s") == [artifact("a")]
     assert file_store.report() == before
 
 
@@ -141,12 +142,16 @@ def test_a_file_of_an_unknown_server_is_reported() -> None:
 def test_a_reservation_covers_only_the_given_amounts() -> None:
     """A reservation covers bytes, and numbers of files only if they are given."""
     _, file_store = made()
-    uploads, artifacts, room = file_store.upload_slots("s"), file_store.artifact_slots("s"), file_store.room("s")
-    reservation = file_store.hold("s", 7)
-    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads, artifacts)
+    uploads, artifacts, room = (
+        file_store.slots(SESSION, "upload"),
+        file_store.slots(SESSION, "artifact"),
+        file_store.room(SESSION),
+    )
+    reservation = file_store.hold(SESSION, 7)
+    assert (file_store.slots(SESSION, "upload"), file_store.slots(SESSION, "artifact")) == (uploads, artifacts)
     file_store.release(reservation)
-    assert file_store.room("s") == room
-    reservation = file_store.hold("s", 7, uploads=2, artifacts=1)
-    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads - 2, artifacts - 1)
+    assert file_store.room(SESSION) == room
+    reservation = file_store.hold(SESSION, 7, uploads=2, artifacts=1)
+    assert (file_store.slots(SESSION, "upload"), file_store.slots(SESSION, "artifact")) == (uploads - 2, artifacts - 1)
     file_store.release(reservation)
-    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads, artifacts)
+    assert (file_store.slots(SESSION, "upload"), file_store.slots(SESSION, "artifact")) == (uploads, artifacts)

@@ -12,7 +12,7 @@ from isthmus.core.base.effects import Note
 from isthmus.core.base.events import UploadOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.base.plan import FileScope, Kind, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Receive, Save, Saved, StorageFailed, StoredFile, UploadManifest
 from isthmus.core.files.store.store import StoredUpload
 from isthmus.core.files.transfer.admission import GONE
@@ -89,8 +89,9 @@ def test_a_link_is_good_until_its_time_is_over(late_s: float, is_taken: bool) ->
 
 
 def test_a_link_belongs_to_an_open_session() -> None:
-    """The session header is optional, and must name the link's session if it is present."""
-    world, client = file_world()
+    """So it is where files are of their session. The session header is optional, and must name the link's session if it
+    is present."""
+    world, client = file_world(file_scope=FileScope.SESSION)
     other = connect(world, "http", "f")
     query = ask_link(client, HELPER)
     text = "Mcp-Session-Id names another session than the link"
@@ -102,6 +103,16 @@ def test_a_link_belongs_to_an_open_session() -> None:
     gone = (409, "session_gone", "the session this link belongs to has ended")
     assert refusal(world, post(world, query)) == gone
     assert refusal(world, post(world, query, session=other.session)) == gone
+
+
+def test_a_link_is_good_after_its_session_and_beside_any_other() -> None:
+    """The name of a session that comes with it is not read: the link may be used in another one."""
+    world, client = file_world()
+    other = connect(world, "http", "f")
+    query = ask_link(client, HELPER)
+    client.delete()
+    for name in (other.session, client.session, "x", None):
+        assert not world.sent[post(world, query, session=name)]
 
 
 # --- Records ----------------------------------------------------------------------------------------------------------
@@ -184,8 +195,8 @@ def test_the_files_of_one_request_are_all_kept_or_none(failed: tuple[int, ...]) 
 
 @pytest.mark.parametrize("is_bearer", [False, True])
 def test_a_file_whose_session_ends_while_it_is_saved_is_not_kept(is_bearer: bool) -> None:
-    """A file of a client without sessions is kept."""
-    world, client = file_world()
+    """So it is where files are of their session. A file of a client without sessions is kept."""
+    world, client = file_world(file_scope=FileScope.SESSION)
     channel = post(world, bearer(world, "7" * 32) if is_bearer else ask_link(client, HELPER))
     (order,) = world.send(channel, manifest(("a", 1)))
     assert isinstance(order, Save)

@@ -9,6 +9,7 @@ from driving import ask_link, driver, send_in
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.events import Cause, Checksum, End, RawFile, UploadOpening, Verb
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import FileScope
 from isthmus.core.base.storage import Append, Cease, Discard, Forget, Halt, Receive, Save, Saved, StorageFailed
 from isthmus.core.files.transfer.resumable import WAITING_MAX
 from resumable_clients import FILES, HASH, HELPER, ResumableClient, resumable_world, room, upload_count
@@ -244,7 +245,7 @@ def test_a_forged_link_is_refused(verb: Verb, name: str, how: str) -> None:
 
 
 def test_a_link_is_for_one_resumable_upload_of_one_server() -> None:
-    _, client, tus = resumable_world()
+    _, client, tus = resumable_world(file_scope=FileScope.SESSION)
     tus.begin(10)
     other = ResumableClient(tus.world, ask_link(client, HELPER))
     other.begin(10)
@@ -431,8 +432,8 @@ def test_an_upload_that_is_being_saved_is_not_ended() -> None:
     assert not world.every(Discard), "the complete upload stays"
 
 
-def test_resumable_uploads_end_with_their_session() -> None:
-    world, client, tus = resumable_world()
+def test_resumable_uploads_end_with_their_session_where_files_are_of_it() -> None:
+    world, client, tus = resumable_world(file_scope=FileScope.SESSION)
     tus.begin(10)
     tus.add(0, 5)
     busy = ResumableClient(world, tus.link)
@@ -445,6 +446,22 @@ def test_resumable_uploads_end_with_their_session() -> None:
     assert len(world.every(Discard)) == 2
     assert upload_count(world) == 0
     assert room(world, tus.sid) == Limits().session_storage_max_bytes
+
+
+def test_a_resumable_upload_is_finished_after_its_session() -> None:
+    """The session has ended before the upload began, or while a request adds to it."""
+    world, client, tus = resumable_world()
+    tus.begin(10)
+    later = ResumableClient(world, ask_link(client, HELPER))
+    channel = tus.append(0, 5)
+    client.delete()
+    assert not world.every(Cease)
+    tus.tell(channel, 5)
+    assert tus.offset() == 5
+    assert tus.complete(tus.append(5, 5), 10).status == 204
+    later.begin(3)
+    assert later.complete(later.append(0, 3), 3).status == 204
+    assert {file.session for file in world.engine.files()} == {tus.sid}
 
 
 # --- Waiting requests -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from isthmus.core.base.effects import Send
 from isthmus.core.base.events import Cause, End, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import FileScope
 from isthmus.core.base.storage import Append, Cease, Discard, Halt, Saved
 from resumable_clients import HASH, ResumableClient, resumable_world, room, upload_count
 
@@ -80,7 +81,7 @@ def test_requests_that_wait_for_an_ended_upload_are_answered_after_the_current_o
 
 def test_an_upload_of_an_ended_session_is_discarded_with_its_request() -> None:
     """The upload is discarded once, though its creation was never answered."""
-    world, client, tus = resumable_world()
+    world, client, tus = resumable_world(file_scope=FileScope.SESSION)
     channel = tus.create(10, size_bytes=10)
     client.delete()
     assert world.every(Cease) == [Cease(channel=channel)]

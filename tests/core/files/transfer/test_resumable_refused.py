@@ -12,6 +12,7 @@ from driving import UNIX_AT_ZERO, Driver
 from isthmus.core.base.events import Cause, End, RawFile, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import FileScope
 from isthmus.core.base.storage import Append, Cease, Discard, Halt
 from isthmus.core.files.transfer.resumable import TRANSITIONS, WAITING_MAX, ResumableUploadInput, ResumableUploadState
 from resumable_clients import ResumableClient, resumable_world, room
@@ -264,7 +265,7 @@ def test_an_invalid_or_expired_link_is_noted_and_refused() -> None:
 
 
 def test_a_session_that_is_named_has_to_be_that_of_the_upload() -> None:
-    _, client, tus = resumable_world()
+    _, client, tus = resumable_world(file_scope=FileScope.SESSION)
     tus.begin(10, size_bytes=0)
     text = "Mcp-Session-Id names another session than that of the upload"
     assert refused(tus, tus.open(Verb.LOOK, session="other")) == (403, text, "session_mismatch")
