@@ -470,7 +470,8 @@ class Limits(
     upload_files_max: int = 32
     """Files in one upload request. At it: 400 `too_many_files`, and none is kept."""
     uploads_per_session_max: int = 1000
-    """Uploads of one session at once, however small. At it: 507 `storage_full`."""
+    """Uploads of one account (`files.store.owners.account_of`) at once, however small. At it: those of ended sessions
+    are evicted; if there are none, 507 `storage_full`."""
     upload_part_max_bytes: int = 4 * MIB
     """Content of a file within one message: a part in a call of the upload tool, or a `data:` URI in an argument. In
     base64 it fits into a request of `request_size_max_bytes`, with room to spare. At it: an error result says how else
@@ -491,8 +492,9 @@ class Limits(
     reserves the room of its whole file. At it: 429 `too_many_uploads`, or an error result."""
     upload_drafts_max: int = 1024
     """Resumable uploads of all sessions together, including finished ones that can still be asked for: about 2 KB of
-    memory each; and as many that come in calls of the upload tool. At it: the oldest finished one is forgotten; if none
-    is, 429 `too_many_uploads`, or an error result."""
+    memory each; and as many that come in calls of the upload tool. One owner has half of them at most. At it: the
+    oldest finished one is forgotten; if none is, the owner's own of an ended session that has waited for longest; if
+    there is none, 429 `too_many_uploads`, or an error result."""
     artifact_size_max_bytes: int = 1024 * MIB
     """One file taken in from a tool: screen recordings and exports fit. At it: the file stays where it is, and the
     result says so."""
@@ -500,8 +502,8 @@ class Limits(
     """Life of an artifact and its download link: time enough for a person to click. At it: the file is removed: 403
     `bad_credential` for its link, an error for its URI."""
     artifacts_per_session_max: int = 1000
-    """Artifacts of one session at once: a browser's session takes hundreds of screenshots. At it: further files are not
-    taken in, and the result says so."""
+    """Artifacts of one account at once: a browser's session takes hundreds of screenshots. At it: those of ended
+    sessions are evicted; if there are none, further files are not taken in, and the result says so."""
     files_known_max: int = 10_000
     """Files in a session's folders whose changes are noticed. A call that unpacks an archive makes thousands. At it:
     only so many are looked at, and the result says so."""
@@ -519,14 +521,16 @@ class Limits(
     """Largest artifact in a `resources/read` result, and content put into a call or a result. At it: error -31007 with
     the link; a tool that takes content gets an error result."""
     session_storage_max_bytes: int = 1024 * MIB
-    """Uploads and artifacts of one session together. At it: files that no call uses are evicted; if that is too little,
+    """Uploads and artifacts of one account together: of all sessions of an authenticated principal, or of one session
+    of an anonymous client. At it: files that no call uses are evicted; if that is too little,
     413 or 507, and files of results are not taken in."""
     storage_max_bytes: int = 16 * 1024 * MIB
     """Uploads and artifacts of all sessions together. At it: as at `session_storage_max_bytes`; files of ended sessions
-    are evicted too."""
+    of the same principal are evicted too."""
     stored_files_max: int = 100_000
-    """Uploads and artifacts of all sessions together, ended sessions included: about 1 KB of memory each. At it: 507
-    `storage_full`, and files of results are not taken in."""
+    """Uploads and artifacts of all sessions together, ended sessions included: about 1 KB of memory each. At it:
+    those of ended sessions of the same principal are evicted; if there are none, 507 `storage_full`, and files of
+    results are not taken in."""
 
     tombstones_max: int = 10_000
     """Removed files of which the reason is still known, some 500 bytes each. At it: the oldest is forgotten: its file

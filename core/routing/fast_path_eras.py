@@ -27,13 +27,13 @@ from ..wire.http.mcp_headers import Named, named
 
 def translation_for(link: Link) -> PlainTranslation | None:
     """Returns the translation for a link that is ready; None if client and server are of the same era, or if files,
-    filters, tasks, roots or sharing have a say in each call."""
-    if link.is_shared or link.session.has_handle:
-        return None
-    if any(each.has_say(link) for each in link.interceptors.ordered if each.name != "eras"):
+    filters, tasks, roots, sharing or a handle of the session have a say in each call."""
+    if link.is_shared or any(each.has_say(link) for each in link.interceptors.ordered if each.name != "eras"):
         return None
     if link.session.affinity is None:
         return LegacyToModern() if link.is_stateless else None
+    if link.session.has_handle:
+        return None
     return ModernToModern(link.plan) if link.is_stateless else ModernToLegacy()
 
 

@@ -29,7 +29,7 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
     """True if a request for a server that is ready is sent unchanged. A request that may want to be a task is not; JSON
     escapes could hide the word, so they count as well."""
     if link.is_plain is None:
-        is_plain = _is_plain(link)
+        is_plain = _is_plain(link, exchange)
         link.decide_plain(is_plain=is_plain, translation=None if is_plain else translation_for(link))
     if not link.is_plain or exchange.method not in METHODS:
         return False
@@ -60,7 +60,7 @@ class LinkWay(msgspec.Struct, frozen=True):
         self.writer.write(self.link, exchange, self.params, self.mirrored)
 
 
-def _is_plain(link: Link) -> bool:
-    if link.is_shared or link.session.has_handle:
+def _is_plain(link: Link, exchange: Exchange) -> bool:
+    if link.is_shared or (exchange.request is not None and link.session.has_handle):
         return False
     return not any(each.has_say(link) for each in link.interceptors.ordered)

@@ -517,27 +517,29 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
 
 
 def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
-    """A handle of another session, of another server, or a guessed one gets the same answer."""
+    """A handle of another server, or a guessed one, gets the same answer. Another session of the same principal may use
+    it, and does not see it in its list."""
     handle = client.upload(("mine.txt", b"mine"))[0]
     artifact = make(client, "mine.txt", "mine")
     uri, sid = artifact["artifact_uri"], handle.split("/")[3]
     own = other.offer()["session_id"]
-    with filing.session(proxy.url_of("files.2")) as elsewhere:
-        for stranger in (other, elsewhere):
-            answer = complaint(stranger.call("take_one", {"file": handle}))
-            assert answer.startswith("Unknown upload handle")
-            guessed = complaint(stranger.call("take_one", {"file": f"upload://sessions/{sid}/{'0' * 32}"}))
-            assert guessed.replace("0" * 32, handle.split("/")[4]) == answer
-            for asked in (
-                uri,
-                uri.replace(sid, own),
-                f"artifact://sessions/{sid}/{'0' * 32}/x",
-                "artifact://x",
-                "x://y",
-            ):
-                error = stranger.exchange("resources/read", {"uri": asked})["error"]
-                assert error == {"code": -32002, "message": f"Resource not found: {asked}", "data": {"uri": asked}}
-            assert stranger.listed() == []
+    with filing.session(proxy.url_of("files.2")) as stranger:
+        answer = complaint(stranger.call("take_one", {"file": handle}))
+        assert answer.startswith("Unknown upload handle")
+        guessed = complaint(stranger.call("take_one", {"file": f"upload://sessions/{sid}/{'0' * 32}"}))
+        assert guessed.replace("0" * 32, handle.split("/")[4]) == answer
+        for asked in (
+            uri,
+            uri.replace(sid, own),
+            f"artifact://sessions/{sid}/{'0' * 32}/x",
+            "artifact://x",
+            "x://y",
+        ):
+            error = stranger.exchange("resources/read", {"uri": asked})["error"]
+            assert error == {"code": -32002, "message": f"Resource not found: {asked}", "data": {"uri": asked}}
+        assert stranger.listed() == []
+    assert other.listed() == []
+    assert reported(other.call("take_one", {"file": handle}))["files"]
     url = artifact["download_url"]
     assert fetch(url).body == b"mine"
     assert fetch(url.replace("/artifacts/files-1/", "/artifacts/files.2/")).status == 403
@@ -809,10 +811,26 @@ def test_links_and_files_expire_in_time(tmp_path: Path) -> None:
         rig.until(lambda: not blobs(root), "the upload to go after its use")
 
 
-def test_an_ended_session_leaves_its_artifacts_only(tmp_path: Path) -> None:
+def test_each_call_may_have_a_session_of_its_own(proxy: rig.Proxy) -> None:
+    """The upload comes when the session of its link has ended, and what later ones are handed is there."""
+    url = proxy.url_of("files-1")
+    with filing.session(url) as first:
+        link = first.offer()["upload_url"]
+    handle = post(link, ("in.txt", b"in")).json["upload_handle"]
+    with filing.session(url) as second:
+        assert reported(second.call("take_one", {"file": handle}))["files"]
+    with filing.session(url) as third:
+        artifact = make(third, "out.txt", "out")
+    with filing.session(url) as fourth:
+        assert reported(fourth.call("take_one", {"file": artifact["artifact_uri"]}))["files"]
+        assert fourth.listed() == []
+
+
+def test_an_ended_session_leaves_its_artifacts_only_where_files_are_of_it(tmp_path: Path) -> None:
     """The client ends the session, or it expires: folders, processes and uploads go, download links still work."""
     root, shared = tmp_path / "data", tmp_path / "shared"
-    with filing.gateway(tmp_path, settings(shared, sessions={"idle_ttl_seconds": 3})) as proxy:
+    sessions = {"idle_ttl_seconds": 3, "file_scope": "session"}
+    with filing.gateway(tmp_path, settings(shared, sessions=sessions)) as proxy:
         for is_ended_by_client in (True, False):
             kept = set(blobs(root))
             client = Client(proxy.url_of("files-1"))

@@ -248,18 +248,24 @@ async def test_a_link_opens_what_it_was_made_for_and_nothing_else(client: Client
         assert reply.json["code"] == "bad_credential"
 
 
-async def test_sessions_do_not_see_each_other(proxy: rig.Proxy, site: str) -> None:
-    """No session lists or reads artifacts of another, and an upload handle is invalid in another."""
+async def test_sessions_list_their_own_artifacts_and_know_the_names_of_others(proxy: rig.Proxy, site: str) -> None:
+    """No session lists artifacts of another. One of the same principal reads them, and hands an upload on, by name."""
     async with browsing(proxy, site) as one, browsing(proxy, site) as other:
         artifact = artifact_of(await call(one, "browser_take_screenshot", filename="mine.png"))
         handle = post((await offer(one))["upload_url"], ("mine.txt", b"mine")).json["upload_handle"]
         await call(other, "browser_take_screenshot", filename="theirs.png")
         assert [entry.name for entry in (await one.list_resources()).resources[1:]] == ["mine.png"]
         assert [entry.name for entry in (await other.list_resources()).resources[1:]] == ["theirs.png"]
+        unknown = artifact["artifact_uri"].replace(artifact["artifact_id"], "0" * 32)
         with pytest.raises(McpError) as error:
-            await other.read_resource(AnyUrl(artifact["artifact_uri"]))
+            await other.read_resource(AnyUrl(unknown))
         assert error.value.error.code == -32002
-        assert "another session" in await failure(other, "browser_file_upload", paths=[handle])
+        assert (await other.read_resource(AnyUrl(artifact["artifact_uri"]))).contents
+        unknown = f"{handle[:-32]}{'0' * 32}"
+        assert "another client" in await failure(other, "browser_file_upload", paths=[unknown])
+        assert "another client" not in await failure(other, "browser_file_upload", paths=[handle]), (
+            "no file chooser is open"
+        )
 
 
 # --- In -------------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_a_client_connects_and_lists_before_its_server_has_started(tmp_path: Pat
 
 
 def test_a_call_gets_the_reason_why_its_server_did_not_start(tmp_path: Path) -> None:
-    """So does the `initialize` of the next client."""
+    """The next client gets it as the answer to `initialize`."""
     gate = tmp_path / "gate"
     gate.touch()
     script = f"[ -e {gate} ] || exit 3; exec {rig.require(rig.PYTHON_1)} {LATE} 0 0"

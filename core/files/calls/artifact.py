@@ -22,6 +22,7 @@ from .claims import claims_of, is_text_block
 from .paths_in_text import CANDIDATES_MAX
 
 _LATEST_UNIX: Final = 253_402_300_799  # the end of the year 9999, which is the last that RFC 3339 can write
+_MESSAGE_MAX_CHARS: Final = 1000  # a longer text may be data, which a line would spoil
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ def attach(
 
     Args:
         has_texts: False leaves out the texts of artifacts that have a `resource_link`.
-        may_extend: a URI that no text has is added to the first text, as a line. JSON stays as it is.
+        may_extend: a URI that no text has is added to the first text, as a line, if that is a short message.
     """
     described = [_describe(artifact) for artifact in artifacts]
     linked = [artifact for artifact in artifacts if resource_links and artifact.expose_as_resource]
@@ -100,7 +101,7 @@ def attach(
     spans = _texts_of(result)
     shown = [result[span.start : span.stop] for span in spans] + ([] if resource_links else inlined)
     first = readable_text(take(result, spans[0])) if spans and may_extend else None
-    lines, texts = _told(told, shown, can_extend=first is not None and not _is_json(first))
+    lines, texts = _told(told, shown, can_extend=first is not None and _is_message(first))
     if lines:
         separator = "" if not first or first.endswith("\n") else "\n"
         end = spans[0].stop - 1
@@ -219,9 +220,12 @@ def _texts_of(result: bytes) -> list[Span]:
     return spans
 
 
-def _is_json(text: str) -> bool:
+def _is_message(text: str) -> bool:
+    """True if a text speaks to its reader: it is neither JSON nor long."""
+    if len(text) > _MESSAGE_MAX_CHARS:
+        return False
     text = text.strip()
-    return text.startswith(("{", "[")) and text.endswith(("}", "]"))
+    return not (text.startswith(("{", "[")) and text.endswith(("}", "]")))
 
 
 def _text_block(text: str) -> bytes:

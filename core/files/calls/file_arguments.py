@@ -16,7 +16,7 @@ from ...jsonrpc.splice import take
 from .file_words import RELATIVE_TO, STEM_ONLY, alternatives
 from .tool_hints import TEXT_MAX_CHARS, argument_schemas, decoded_object
 
-ABOUT_MAX_CHARS: Final = 240
+ABOUT_MAX_CHARS: Final = 160
 """Characters of an argument's description that are read. What it is stands at the beginning."""
 
 NAME_MAX_CHARS: Final = 200
@@ -41,8 +41,8 @@ _ONLY_NAME: Final = Pattern(r"file ?name")
 _ANY_FILE: Final = Pattern(r"(?:(?:full|absolute) )?(?:file ?)?(?:path|name)|file")
 _FILE_NAME: Final = Pattern(rf"{alternatives('file')}(?: sources?)?\Z")
 _FILE_FIRST: Final = Pattern(
-    rf"\W*(?:(?!u?id\b|url\b)(?:\w{{1,3}}|more|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W+){{0,5}}"
-    rf"(?:{alternatives('file', prefix='[^ ]{0,12}')}\W*)+(?:\Z|(?<=[^\w\s'])|{alternatives('after')})"
+    rf"\W*+(?:(?!u?id\b|url\b)(?:\w{{1,3}}|more|optional|local|list|names?|{alternatives('read')}|{alternatives('write')})\W++){{0,5}}"
+    rf"(?:{alternatives('file', prefix='[^ ]{0,12}')}\W*+){{1,4}}(?:\Z|(?<=[^\w\s'])|{alternatives('after')})"
 )
 """A noun phrase at the beginning whose last noun is a file: `The PDF file to read`, not `Document title`."""
 

@@ -135,11 +135,13 @@ def alternatives(field: str, *, prefix: str = "", is_loose: bool = False) -> str
         prefix: what `~` before a word stands for.
         is_loose: True if a word that may have letters before it may have some after it too.
     """
-    found = []
+    found: dict[tuple[str, str], list[str]] = {}
     for words in LANGUAGES.values():
         for word in getattr(words, field).split():
             inner = r"\W{1,2}".join(re.escape(part) for part in word.strip("~").split("."))
             before = prefix if word.startswith("~") else r"\b"
             after = "" if word.endswith("~") or (is_loose and word.startswith("~")) else r"\b"
-            found.append(before + inner + after)
-    return f"(?:{'|'.join(dict.fromkeys(found))})"
+            found.setdefault((before, after), []).append(inner)
+    # Words of one kind stand together: the beginning of such a group is what the compiled expression looks for first.
+    groups = [f"{before}(?:{'|'.join(dict.fromkeys(inner))}){after}" for (before, after), inner in found.items()]
+    return f"(?:{'|'.join(groups)})"

@@ -423,6 +423,6 @@ The server runs elsewhere and cannot see your disk. Tools that take a file take 
 A larger file can be sent in parts: pass `more: true` with each part but the last, and the `upload_id` of each answer as
 `append_to` of the next part. The answer to the last part has the `upload_handle`.
 {link if tools.link else ""}
-Handles belong to your session and may be used several times while they last. The `artifact://` URI of a file that a
+Handles may be used several times while they last. The `artifact://` URI of a file that a
 tool has made can be passed in place of a handle.
 """

@@ -125,6 +125,10 @@ def test_of_the_sessions_that_may_not_be_wanted_an_owner_has_one() -> None:
         call = asks(client, good)
         answers(files)
         assert handle_in(client, call) == good
+    first_call(alice, files)  # does not end the session to which its client has come back
+    call = asks(alice, handle)
+    answers(files)
+    assert handle_in(alice, call) == handle
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------

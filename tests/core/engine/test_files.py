@@ -1165,7 +1165,7 @@ def test_a_download_link_outlives_its_session() -> None:
 
 @pytest.mark.parametrize("scope", FileScope)
 def test_a_session_takes_its_folders_with_it_once_the_process_is_gone(scope: FileScope) -> None:
-    """Its uploads go with it only where files are of their session."""
+    """Uploads go with it only where files are of their session."""
     world, client = filing(file_scope=scope)
     other = connect(world, "http", "files-1")
     upload(other, HELPER, ("b", 1))

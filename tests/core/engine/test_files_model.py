@@ -261,7 +261,7 @@ class FilesWorld(RuleBasedStateMachine):
         return file.sid == party.sid or file.is_bearer or (file.is_restored and file.sid not in self.live())
 
     def account(self, sid: str) -> str:
-        """What the files of a session count for: its principal, or itself."""
+        """Returns what the files of a session count for: its principal, or itself."""
         return self.owners[sid].principal if self.scope is FileScope.PRINCIPAL else sid
 
     def used(self, file: File) -> None:

@@ -675,9 +675,9 @@ def test_a_slow_upload_outlives_its_link_when_another_client_gets_one() -> None:
     assert world.only_message(channel)["count"] == 1
 
 
-def test_a_foreign_session_does_not_keep_an_upload_alive() -> None:
+def test_another_principal_does_not_keep_an_upload_alive() -> None:
     world = driver(FILES, limits=Limits(upload_ttl_s=100.0))
-    owner, other = connect(world, "http", "f"), connect(world, "http", "f")
+    owner, other = connect(world, "http", "f"), connect(world, "http", "f", principal="eve")
     (handle,) = upload(owner, HELPER, ("a.txt", 5))
     arguments = json.dumps({"name": "eat", "arguments": {"path": handle}})
     world.wait(90)

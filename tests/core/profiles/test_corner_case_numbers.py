@@ -81,7 +81,7 @@ CASES: Final[dict[str, tuple[str, ...]]] = {
     "U8 URIs of the proxy's own files": (
         f"{URIS}test_u8_uris_of_the_profiles_own_files_pass",
         f"{REWRITING}test_u8_the_profiles_own_files_pass_both_ways",
-        "test_dialogues_profile_files.py::test_a_file_is_good_at_every_server_of_the_session_and_at_no_other",
+        "test_dialogues_profile_files.py::test_a_file_is_good_at_every_server_of_the_profile",
         f"{REAL}test_a_file_uploaded_for_one_server_is_read_by_another",
     ),
     "U9 a raw URI is of the one server that lists it": (

@@ -205,6 +205,8 @@ SILENT_NEWER = msgspec.structs.replace(NEWER, download_url=None)
         ('{"a":1}', SILENT, ['{"a":1}', URI]),
         (" [1]\n", ARTIFACT, [" [1]\n", f"{URI}, download: http://h/é"]),
         (f'{{"a":"{URI}"}}', SILENT_NEWER, [f'{{"a":"{URI}"}}', f"{URI} {OLD}"]),
+        ("x" * 1000, SILENT, ["x" * 1000 + f"\nFile: {URI}"]),
+        ("x" * 1001, SILENT, ["x" * 1001, URI]),
         ("[x] done", SILENT, [f"[x] done\nFile: {URI}"]),
         (None, SILENT, [URI]),
         (None, NEWER, [f"{URI} {OLD}, download: http://h/é"]),

@@ -89,8 +89,8 @@ def test_a_link_is_good_until_its_time_is_over(late_s: float, is_taken: bool) ->
 
 
 def test_a_link_belongs_to_an_open_session() -> None:
-    """So it is where files are of their session. The session header is optional, and must name the link's session if it
-    is present."""
+    """Files are of their session here. The session header is optional, and must name the
+    link's session if it is present."""
     world, client = file_world(file_scope=FileScope.SESSION)
     other = connect(world, "http", "f")
     query = ask_link(client, HELPER)
@@ -195,7 +195,7 @@ def test_the_files_of_one_request_are_all_kept_or_none(failed: tuple[int, ...]) 
 
 @pytest.mark.parametrize("is_bearer", [False, True])
 def test_a_file_whose_session_ends_while_it_is_saved_is_not_kept(is_bearer: bool) -> None:
-    """So it is where files are of their session. A file of a client without sessions is kept."""
+    """Files are of their session here. One of a client without sessions is kept."""
     world, client = file_world(file_scope=FileScope.SESSION)
     channel = post(world, bearer(world, "7" * 32) if is_bearer else ask_link(client, HELPER))
     (order,) = world.send(channel, manifest(("a", 1)))
