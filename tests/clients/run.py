@@ -31,7 +31,7 @@ AGENTS: Final = Path(__file__).resolve().parent / "agents"
 HOME: Final = rig.REAL / "clients"
 INSTALL_TIMEOUT_S: Final = 900.0
 ANSWER_TIMEOUT_S: Final = 120.0
-START_S: Final = 8
+START_S: Final = 12
 """The seconds that a late server waits before it answers. Most frameworks wait for less, and many servers need more, as
 those that are fetched before they start."""
 LATE_STEPS: Final = ("connect", "list", "make")
