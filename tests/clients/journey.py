@@ -140,6 +140,7 @@ class Journey:
         return shown
 
     def _call(self, tool: str, **arguments: Any) -> str:
+        self._need(self._tools)
         shown: str = self._agent.ask("call", name=self._named(tool), arguments=arguments)
         return shown
 

@@ -56,7 +56,13 @@ CLIENTS: Final[dict[str, Client]] = {
         "pydantic_ai_agent.py",
         fails={"late connect": "Failed to initialize server session"},
     ),
-    "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
+    "pydantic-ai-runs": Client(
+        (),
+        "pydantic_ai_agent.py",
+        ("runs",),
+        on="pydantic-ai",
+        fails={"late list": "Failed to initialize server session"},
+    ),
     "pydantic-ai-patient": Client((), "pydantic_ai_agent.py", ("patient",), on="pydantic-ai"),
     "openai-agents": Client(
         ("openai-agents==0.24.0",),
