@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released crossing lint types links docs vendor clean
+.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released clients crossing lint types links docs vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -130,6 +130,11 @@ conformance: $(STAMP)
 # ARGS=--replay to play again what they broke. Not part of the tests.
 conform-released: $(STAMP)
 	@$(BIN)/python tests/conformance/released.py $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+
+# A file, taken through released agent frameworks, from npm and PyPI: ONLY='langchain adk' for some of them, ARGS=--log
+# prints what each step saw. Not part of the tests.
+clients: $(STAMP) peers
+	@$(BIN)/python tests/clients/run.py $(ONLY) $(ARGS)
 
 # Writes the snapshots of the engine's tests anew, after a change of behaviour that is meant. Review their differences.
 snapshots: $(STAMP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -128,3 +129,21 @@ def test_a_disk_that_cannot_be_looked_at_loses_no_result(monkeypatch: pytest.Mon
         scene.disk, "_carry_out", lambda order: StorageFailed("no") if isinstance(order, Survey) else carry_out(order)
     )
     assert texts(scene.end(channel, "not found", isError=True)) == "not found"
+
+
+@each_row(
+    ("value", "uri"),
+    [
+        ("reports/x.txt", "artifact://new/reports/x.txt"),
+        ("./reports/x.txt", "artifact://new/reports/x.txt"),
+        ("/home/me/x.txt", "artifact://new/x.txt"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_explained(value: str, uri: str) -> None:
+    scene = Scene(AUTO)
+    tool = {"name": "save", "inputSchema": {"properties": {"output_path": {"type": "string"}}}}
+    scene.client.request('"tools"', "tools/list")
+    scene.world.answer(scene.world.take_sent("tools/list"), json.dumps({"tools": [tool]}))
+    channel, _ = scene.begin("save", output_path=value)
+    found = scene.end(channel, "ENOENT: no such file or directory", isError=True)["content"]
+    assert [block["text"] for block in found[1:]] == [f"To write a new file, pass {uri} in place of {value}."]
