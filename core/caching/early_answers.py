@@ -11,6 +11,10 @@ equal: the server as it is configured, the era, all members of the params but `c
 audience is the principal, or the headers of a client without one. What the proxy's own sessions were told, which are
 nobody's, is for everybody.
 
+A client without sessions gets the introduction even if an earlier client named other capabilities or another revision:
+`server/discover` is not an agreement with one client, and nothing holds its result to be true for the next request. Its
+lists wait.
+
 A list is learned from a process that was sent no call yet: any call may change it. It is kept as the server sent it,
 and is handed in below all rules of access, names and definitions, so that they hold for each caller. A list of several
 pages is not learned: cursors are of one session (2025-11-25 server/utilities/pagination). Neither is an answer with a
@@ -94,10 +98,13 @@ class EarlyAnswers(Interceptor):
     def introduce(self, link: Link) -> bool:
         assert link.early is not None
         link.early.begin()
-        if not any(session.takes_early for session in link.sessions.values()):
+        takers = [session for session in link.sessions.values() if session.takes_early]
+        if not takers:
             return False
         key = _introduction_key(link)
         found = None if key is None else self._learned.find(key, self._context.now)
+        if found is None and key is not None and all(session.is_stateless for session in takers):
+            found = self._learned.find_alike(key, self._context.now)
         if found is None or found.introduction is None:
             return False
         link.presume(found.introduction._replace(shown=self._aged(found)))

@@ -65,6 +65,14 @@ class LearnedAnswers:
             self.drop(each)
         return None
 
+    def find_alike(self, key: EarlyKey, now: float) -> Learned | None:
+        """Returns the latest answer that the audience may have and that differs from `key` in its digest alone."""
+        for each, learned in reversed(self._answers.items()):
+            is_alike = each._replace(audience=key.audience, digest=key.digest) == key
+            if is_alike and each.audience in (key.audience, EVERYBODY) and now < learned.expires_at:
+                return learned
+        return None
+
     def drop(self, key: EarlyKey) -> None:
         """Drops one answer, if it is there."""
         learned = self._answers.pop(key, None)

@@ -501,6 +501,21 @@ def test_a_client_without_sessions_is_answered_early(down: str) -> None:
     alice.is_answered(alice.asks("tools/list"), Containing(TOOLS))
 
 
+def test_a_client_without_sessions_discovers_early_what_others_were_told() -> None:
+    """Its lists may depend on its capabilities, so they wait."""
+    play, _ = learned(principal="alice")
+    other = play.client("other", era=Era.STATELESS, principal="alice", able={"sampling": {}})
+    discovery = other.asks("server/discover")
+    other.is_answered(discovery, Containing({"instructions": "Be good."}))
+    play.server.is_started()
+    listing = other.asks("tools/list")
+    finishes(play)
+    play.server.answers(play.server.is_asked("tools/list"), TOOLS)
+    other.is_answered(listing, Containing(TOOLS))
+    stranger = play.client("stranger", era=Era.STATELESS, principal="bob", able={"sampling": {}})
+    discovered(play, stranger)
+
+
 def fresh(ttl_ms: int, scope: str = "public") -> Any:
     return {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope}
 
