@@ -434,7 +434,7 @@ def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
                 used.update(
                     word for word in words if isinstance(word, str) and re.fullmatch(r"[a-z0-9]+_?[a-z0-9_]+", word)
                 )
-    text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8").split("## Errors")[1]
+    text = (ROOT / "docs" / "files-reference.md").read_text(encoding="utf-8").split("## Errors")[1]
     rows = re.findall(r"^\| \d{3} \| ([^|]+) \|", text, re.MULTILINE)
     assert {code for row in rows for code in re.findall(r"`(\w+)`", row)} == used
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...core.base.plan import Deliver, LocatorMode
-from ...core.files.calls.offers import helper_name
+from ...core.files.calls.offers import put_name
 from ..base.sizes import format_size
 from ..config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from ..config.settings import Server, Settings
@@ -38,7 +38,7 @@ def _consumer(settings: Settings, server: Server, adapter: UploadConsumerAdapter
     if not settings.uploads.enabled:
         return f"{tools}: handles are not taken, uploads.enabled is switched off"
     arguments = ", ".join(adapter.arguments)
-    how = f"{adapter.uri_scheme} handles in {arguments} (from {helper_name(server.id)}){_DELIVERED[adapter.delivery]}"
+    how = f"{adapter.uri_scheme} handles in {arguments} (from {put_name(server.id)}){_DELIVERED[adapter.delivery]}"
     return f"{tools} {'takes' if is_one else 'take'} {how}"
 
 
@@ -59,7 +59,7 @@ def _auto(settings: Settings, server: Server, files: Files) -> list[str]:
     who = "auto: every other tool" if server.adapters else "auto: every tool"
     lines = []
     if settings.uploads.enabled:
-        lines.append(f"{who} takes handles in any argument (from {helper_name(server.id)})")
+        lines.append(f"{who} takes handles in any argument (from {put_name(server.id)})")
     else:
         lines.append(f"{who}: handles are not taken, uploads.enabled is switched off")
     if not settings.artifacts.enabled:

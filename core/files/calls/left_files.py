@@ -1,4 +1,4 @@
-"""What is said of files that a tool wrote where they may not be taken from."""
+"""Texts about files that a tool wrote where they may not be taken from."""
 
 from __future__ import annotations
 

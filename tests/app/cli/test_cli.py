@@ -483,7 +483,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         "  box",
         f"    server  toolbox 1.2 (stdio, handshake era, revision {LATEST_LEGACY})",
         "    tools   6: echo, ask, progress, wait, environment, die",
-        "    files   echo takes upload:// handles in text (from box_get_upload_url)",
+        "    files   echo takes upload:// handles in text (from box_put_file)",
         *describe_eras.describe(
             ServerReport(id="box", eras={"handshake": LATEST_LEGACY}, declared=("resources", "tools"))
         ),
@@ -622,7 +622,7 @@ def test_the_handling_of_files_of_each_tool_is_described() -> None:
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "read"))
     lines = [line for line in banner.describe(Settings(), server, report) if line.startswith("    files ")]
     assert lines == [
-        "    files   auto: every tool takes handles in any argument (from a_get_upload_url)",
+        "    files   auto: every tool takes handles in any argument (from a_put_file)",
         "    files   auto: every tool makes artifact:// resources of files it names or changes in the session's folders"
         "; their paths in results become URIs, text up to 32 KiB is put into results",
     ]
@@ -851,7 +851,7 @@ def test_switched_off_features_are_named() -> None:
     def described(settings: Settings) -> list[str]:
         return [line.removeprefix("    files   ") for line in banner.describe(settings, server, report)[3:]]
 
-    takes_line = "t, u take upload:// handles in p (from a_get_upload_url)"
+    takes_line = "t, u take upload:// handles in p (from a_put_file)"
     off_line = "t: files are not taken in, persist is switched off"
     unlisted_line = "t makes artifacts, not listed as resources (o)"
     assert described(Settings()) == [takes_line, "t, u make artifact:// resources (o)", unlisted_line, off_line]

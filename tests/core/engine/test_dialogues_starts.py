@@ -502,7 +502,7 @@ def test_a_client_without_sessions_is_answered_early(down: str) -> None:
 
 
 def test_a_client_without_sessions_discovers_early_what_others_were_told() -> None:
-    """Its lists may depend on its capabilities, so they wait."""
+    """The lists may depend on the capabilities of the client, so they wait."""
     play, _ = learned(principal="alice")
     other = play.client("other", era=Era.STATELESS, principal="alice", able={"sampling": {}})
     discovery = other.asks("server/discover")
