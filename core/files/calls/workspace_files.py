@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from ...base.storage import SeenFile
+from ..store.handles import ARTIFACT_SCHEME
 
 _SKIPPED_FOLDERS: Final = frozenset(("__pycache__", "node_modules"))
 # Names of files that are unfinished, or private to the program that made them.
@@ -87,7 +88,9 @@ class KnownFiles:
         self.last_number += 1
         made = (before.version, before.latest, before.replaces)
         if aid:
-            made = (before.version + 1, uri, before.latest)
+            # A copy of an artifact, which a tool has written to since, goes on from that.
+            copied = before.uri if not before.latest and before.uri.startswith(ARTIFACT_SCHEME) else ""
+            made = (before.version + (2 if copied else 1), uri, before.latest or copied)
         self._entries[file.path] = KnownFile(file.stamp, aid, uri, self.last_number, *made)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]

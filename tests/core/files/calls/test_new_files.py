@@ -118,6 +118,15 @@ def test_a_new_file_crosses_and_is_the_same_in_the_next_call() -> None:
     assert second["artifact_uri"] in texts(result)
 
 
+def test_a_copy_that_a_tool_has_changed_replaces_its_artifact() -> None:
+    files = scene()
+    (first,) = artifacts(files.call("t", writes={"a.txt": b"one"}))
+    channel, got = files.begin("t", path=first["artifact_uri"])
+    files.disk.write(got["path"], b"two")
+    (second,) = artifacts(files.end(channel, "done"))
+    assert (second["version"], second["replaces"]) == (2, first["artifact_uri"])
+
+
 def test_a_refusal_shows_the_uri_in_place_of_the_path() -> None:
     files = scene()
     channel, got = files.begin("read", path=f"{NEW}absent.txt")
