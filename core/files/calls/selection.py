@@ -130,7 +130,7 @@ class Selection:
                 if self._was_left(job, sighting):
                     assert sighting.left is not None
                     path = sighting.left.path
-                    left[path] = LeftFile(path, sighting.is_folder, self._was_asked(job, named[index]))
+                    left[path] = LeftFile(path, sighting.is_folder, self._was_asked(job, path, named[index]))
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -233,12 +233,12 @@ class Selection:
         begun_at_unix = min(job.known_files.begun_at_unix, self._begun_at_unix(job))
         return left.changed_at_unix >= begun_at_unix and job.known_files.tell(left)
 
-    def _was_asked(self, job: FileCall, named: tuple[str, ...]) -> bool:
-        """True if the path came in the arguments."""
+    def _was_asked(self, job: FileCall, path: str, named: tuple[str, ...]) -> bool:
+        """True if the path came in the arguments, with its suffix or without."""
         arguments = rpc.member_of(job.exchange.params, "arguments")
         shared, limit = job.link.plan.shared, self._context.limits.artifacts_per_call_max
         asked = {to_here(each, shared) for paths in argument_paths(arguments, (), limit) for each in paths}
-        return not asked.isdisjoint(named)
+        return not asked.isdisjoint(named) or any(path.startswith(f"{each}.") for each in asked if each.startswith("/"))
 
     def _report_left(self, job: FileCall, left: list[LeftFile]) -> None:
         """Tells the client and the operator of what stays behind."""

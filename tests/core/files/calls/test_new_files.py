@@ -237,6 +237,7 @@ def test_a_file_that_nobody_asked_for_there_is_the_operators() -> None:
     [
         ({"to": "/home/me"}, "See /home/me/z.txt", f"{NEW}me/"),
         ({"to": "/home/me", "path": "/home/me/z.txt"}, "done", f"{NEW}z.txt"),
+        ({"path": "/home/me/z"}, "See /home/me/z.txt", f"{NEW}z.txt"),
     ],
 )
 def test_of_a_folder_and_a_file_in_it_one_is_told(arguments: dict[str, str], text: str, told_uri: str) -> None:
