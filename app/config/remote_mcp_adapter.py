@@ -201,6 +201,7 @@ def _sessions(sessions: theirs.Sessions) -> Sessions:
         max_total_session_size=sessions.max_total_session_size,
         eviction_policy=sessions.eviction_policy,
         tombstone_ttl_seconds=sessions.tombstone_ttl_seconds or defaults.tombstone_ttl_seconds,
+        file_scope="session",
         upstream_session_termination_retries=sessions.upstream_session_termination_retries,
     )
 

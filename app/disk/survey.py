@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...core.base.storage import SeenFile, Sighting, Survey, Surveyed
+from .openat import is_within
 from .permissions import MISSING, NotPermitted, Permissions, problem_of
 from .walk import ListedFile, list_files, scanning
 
+_NO_FILES: Final = ("/proc", "/sys", "/dev")
 EMPTY_FOLDER: Final = "an empty folder"
 BUSY_WITHIN_S: Final = 600.0
 """Seconds after its last change in which a listed file is checked for an open writer. The check takes four times as
@@ -61,6 +63,8 @@ def _look(spellings: Sequence[str], permissions: Permissions, order: Survey) -> 
 def _left(problem: str, path: str) -> Sighting:
     """Returns the sighting of a path outside of the folders that files are taken from. What is there is not opened, and
     is shown only if it belongs to the user of this process, who also runs the servers started here."""
+    if any(is_within(path, folder) for folder in _NO_FILES):
+        return Sighting(problem)
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:

@@ -325,7 +325,8 @@ def test_a_good_result_is_never_lost(client: Client, tool: str, reply: dict[str,
     write = [{"path": "a-folder/in it", "text": ""}, {"path": "large.txt", "text": "x" * (ARTIFACT_MAX + 1)}]
     result = client.call(tool, {"write": write, "reply": reply})
     error = re.sub(r"^artifact-[0-9a-f]{8}:", "MINTED:", result["_meta"]["artifact_error"])
-    assert (result, error) == (reply | {"_meta": result["_meta"]}, reason)
+    told = [] if reason == "the result names no file" else [not_transferred(result["_meta"]["artifact_error"])]
+    assert (result, error) == (reply | {"_meta": result["_meta"], "content": reply["content"] + told}, reason)
     assert set(result["_meta"]) == {"artifact_error"}
 
 
@@ -420,9 +421,16 @@ def test_a_large_artifact_is_downloaded_instead(client: Client) -> None:
 # --- Limits of access -----------------------------------------------------------------------------------------------
 
 
-def not_permitted(path: str) -> dict[str, Any]:
-    """Returns the message about a path: it contains the name, and does not reveal whether there is a file."""
-    return {"_meta": {"artifact_error": f"{unquote(path).rpartition('/')[2]}: not permitted"}}
+def not_transferred(why: str) -> dict[str, Any]:
+    """Returns the block that tells models of a file that was not taken."""
+    return {"type": "text", "text": f"Not transferred: {why}."}
+
+
+def not_permitted(reply: dict[str, Any], path: str) -> dict[str, Any]:
+    """Returns a result with the message about a path: it contains the name, and does not reveal whether there is a
+    file."""
+    why = f"{unquote(path).rpartition('/')[2]}: not permitted"
+    return reply | {"content": [*reply["content"], not_transferred(why)], "_meta": {"artifact_error": why}}
 
 
 def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Path, folder: Path, shared: Path) -> None:
@@ -480,10 +488,10 @@ def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Pat
     ]
     for path in outside:
         reply = saying(f"FILE<{path}>")
-        assert other.call("by_regex", {"reply": reply}) == reply | not_permitted(path), path
+        assert other.call("by_regex", {"reply": reply}) == not_permitted(reply, path), path
         reply = {"content": [], "structuredContent": {"made": {"path": path}}}
         result = other.call("by_structure", {"reply": reply})
-        assert result["_meta"] == not_permitted(path)["_meta"], path
+        assert result["_meta"] == not_permitted(reply, path)["_meta"], path
         linked = {"output": "x.txt", "output_link": path.removeprefix("file://"), "reply": saying("")}
         result = other.call("by_argument", linked)
         assert set(result["_meta"]) == {"artifact_error"}, path
@@ -511,7 +519,7 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
             root / "blobs" / blobs(root)[0],
         ):
             reply = saying(f"FILE<{path}>")
-            assert wide.call("by_regex", {"reply": reply}) == reply | not_permitted(str(path))
+            assert wide.call("by_regex", {"reply": reply}) == not_permitted(reply, str(path))
         result = wide.call("by_regex", {"reply": saying(f"FILE<{folder}/isthmus.json>")})
         assert artifact_of(result)["filename"] == "isthmus.json"
 

@@ -51,7 +51,7 @@ def root(folder: Path) -> Path:
 def proxy(folder: Path, root: Path) -> Iterator[rig.Proxy]:
     settings = filing.example("markitdown", [rig.require(rig.MARKITDOWN)])
     settings["uploads"] |= {"max_file_bytes": FILE_MAX, "max_files_per_request": 3}
-    settings["sessions"] |= {"max_total_session_size": SESSION_MAX}
+    settings["sessions"] |= {"max_total_session_size": SESSION_MAX, "file_scope": "session"}
     with filing.gateway(folder, settings) as proxy:
         yield proxy
         rig.until(lambda: not filing.workspaces(root) and not blobs(root), "all of ended sessions to go")

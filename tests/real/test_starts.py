@@ -42,7 +42,11 @@ def test_a_client_connects_and_lists_before_its_server_has_started(tmp_path: Pat
             hello = await session.initialize()
             assert hello.serverInfo.name == "late"
             await session.send_ping()
-            assert [tool.name for tool in (await session.list_tools()).tools] == ["sh_get_upload_url", "echo"]
+            assert [tool.name for tool in (await session.list_tools()).tools] == [
+                "sh_get_upload_url",
+                "sh_put_file",
+                "echo",
+            ]
             offer = await session.call_tool("sh_get_upload_url", {})
             assert not offer.isError
             call = asyncio.ensure_future(session.call_tool("echo", {"text": "here"}))

@@ -125,11 +125,13 @@ class Filing(Client):
             then(frame)
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
-        """Checks a result. It also names the files that the proxy stored while the call ran."""
+        """Checks a result. It also names the files that the proxy stored, or could not, while the call ran."""
         if owed in self.thens or result.get("resultType") == "task" or "task" in result:
             self.outcomes["result"] += 1
-        elif owed.text is not None and "artifact" in result.get("_meta", {}):
-            super()._judge(owed, {**result, "content": result["content"][:1]})
+        elif owed.text is not None and {"artifact", "artifact_error"} & result.get("_meta", {}).keys():
+            first = result["content"][0]
+            text = first["text"].partition("\nFile: artifact://")[0]
+            super()._judge(owed, {**result, "content": [{**first, "text": text}]})
         else:
             super()._judge(owed, result)
 

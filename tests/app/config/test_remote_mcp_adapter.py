@@ -203,6 +203,7 @@ def test_a_whole_file_is_read() -> None:
             max_in_flight_per_session=4,
             idle_ttl_seconds=600,
             tombstone_ttl_seconds=3600,
+            file_scope="session",
             upstream_session_termination_retries=2,
             max_total_session_size=500_000_000,
             eviction_policy="lru_artifacts_then_uploads",

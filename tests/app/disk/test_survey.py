@@ -161,7 +161,7 @@ def test_files_outside_are_not_revealed(world: World) -> None:
             sighting = world.sight(os.path.join(folder, name))
             is_left = str(folder).endswith("outside") and name != "absent"
             assert (sighting.problem, sighting.left is not None) == ("not permitted", is_left)
-    for name in ("..", f"../../{OTHER}/ws/f", str(world.work.root)):
+    for name in ("..", "/proc/self/environ", f"../../{OTHER}/ws/f", str(world.work.root)):
         assert world.sight(name) == Sighting("not permitted")
     for name in ("link", "folder/f"):
         (world.ws / name.split("/")[0]).symlink_to(path / "outside" / ("" if "/" in name else "f"))
