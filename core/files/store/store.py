@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeVar, overload
 
 import msgspec
 
-from ...base.plan import UPLOAD_SCHEME, Eviction, FileScope
+from ...base.plan import Eviction, FileScope
 from ...base.storage import Discard, Forget, Save
 from ...state.context import Context
 from ...state.records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
@@ -27,6 +27,7 @@ from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
 from .owners import Account, FileUser, Owner, account_of
 from .quota import Reservation, StorageQuota
+from .statuses import status_of
 from .subscribers import Subscribers
 from .tombstones import Ending, Tombstones
 
@@ -422,42 +423,14 @@ class FileStore:
     def report(self) -> tuple[FileStatus, ...]:
         """Returns the status of all files, least recently used first."""
         entries = sorted(self._quota.all_entries(), key=lambda entry: entry.used)
-        return tuple(map(self._status, entries))
+        is_bearer = not self._ends_with_sessions
+        return tuple(status_of(self._context, entry, self._is_live, is_bearer=is_bearer) for entry in entries)
 
     def ends(self) -> tuple[FileEnds, ...]:
         """Returns how many files went, and why."""
         return tuple(
             FileEnds(server=server, kind=kind, why=why, count=count)
             for (server, kind, why), count in sorted(self._ends.items())
-        )
-
-    def _status(self, entry: StoredEntry) -> FileStatus:
-        record = entry.record
-        if isinstance(record, StoredArtifact):
-            uri, tool = handles.format_artifact(record.sid, record.aid, record.filename), record.tool
-        else:
-            server = self._context.servers.get(record.server)
-            scheme = UPLOAD_SCHEME if server is None else server.upload_scheme
-            uri, tool = handles.format_upload(record.sid, record.uid, scheme), ""
-        return FileStatus(
-            id=record.id,
-            kind=record.kind,
-            server=record.server,
-            session=record.sid,
-            uri=uri,
-            filename=record.filename,
-            mime_type=record.mime_type,
-            size_bytes=record.size_bytes,
-            sha256=record.sha256,
-            tool=tool,
-            principal=record.principal,
-            stored_at_unix=record.stored_at_unix,
-            used_at_unix=entry.used_at_unix,
-            expires_at_unix=self._context.unix_at_zero + entry.expires_at,
-            pins=entry.pins,
-            is_bearer=record.is_bearer or not self._ends_with_sessions,
-            is_live=self._is_live(record.sid),
-            blob=record.blob,
         )
 
 

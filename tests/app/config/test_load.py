@@ -34,6 +34,7 @@ from isthmus.core.base.plan import (
     AutoFiles,
     Deliver,
     Eviction,
+    FileScope,
     Kind,
     Links,
     LocatorMode,
@@ -61,7 +62,7 @@ core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example
        allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
        keep_alive_seconds: 8, max_request_bytes: 20Mi, drain_seconds: 2.5}
 storage: {root: "${ROOT:-kept}", max_size: 2Gi}
-sessions: {eviction_policy: none, tombstone_ttl_seconds: 61,
+sessions: {eviction_policy: none, file_scope: session, tombstone_ttl_seconds: 61,
            idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
            upstream_session_termination_retries: 0}
 uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256: true, max_files_per_request: 3,
@@ -367,6 +368,7 @@ def test_the_plan_follows_the_settings() -> None:
         artifacts_enabled=False,
         expose_as_resources=False,
         eviction=Eviction.NONE,
+        file_scope=FileScope.SESSION,
         affinity=Affinity.REQUEST,
     )
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
@@ -856,6 +858,9 @@ REFUSED = {
     server("files: auto, stage: tmp"): ['servers[0].stage: got "tmp", expected one of in, out, ws'],
     server("stage: out"): ["servers[0].stage: got it for others, expected it beside adapters or files: auto only"],
     server("files: none, shared: {here: /a, there: /b}"): ["servers[0].shared: got it for others"],
+    f"sessions: {{file_scope: client}}\n{MINIMAL}": [
+        'sessions.file_scope: got "client", expected one of principal, session'
+    ],
     f"sessions: {{eviction_policy: lru}}\n{MINIMAL}": [
         'sessions.eviction_policy: got "lru", expected one of lru_uploads_then_artifacts, lru_artifacts_then_uploads'
     ],

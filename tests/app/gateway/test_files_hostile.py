@@ -171,7 +171,8 @@ def test_what_is_no_file_is_not_waited_for(world: World) -> None:
 
 
 def test_a_server_that_names_an_upload_of_another_session(world: World) -> None:
-    """A foreign upload is reached neither by its path, nor by a guessed path, nor by its handle."""
+    """An upload of another session is reached neither by its path, nor by a guessed path, nor by its handle in a
+    result."""
     owner = Agent(world, "auto")
     handle = owner.upload("private.txt", b"private")
     owner.call("act", text=handle)
@@ -185,8 +186,7 @@ def test_a_server_that_names_an_upload_of_another_session(world: World) -> None:
                 "structuredContent": {"path": text},
             }
             if id == "auto" and text == handle:
-                assert thief.call("act", result=result_of_act)["isError"], "in its client's words it is refused"
-                continue
+                continue  # in its client's own words, which name what the same principal has
             result = thief.call("act", result=result_of_act)
             assert artifacts(result) == []
             assert "private" not in [block.get("text") for block in result["content"]]
@@ -259,9 +259,9 @@ def _off_by_a_digit(link: str) -> str:
 
 
 def test_links_are_valid_for_one_purpose_and_once(world: World) -> None:
-    """Links of another server or session, for the other direction, with a changed digit, or spent are all refused
+    """Links of another server, for the other direction, with a changed digit, or spent are all refused
     alike."""
-    agent, other = Agent(world, "auto"), Agent(world, "adapted")
+    agent = Agent(world, "auto")
     link = agent.link()
     (made,) = artifacts(agent.call("act", steps=[["write", "a.txt", "x"]]))
     query, download = urlsplit(link).query, urlsplit(made["download_url"])
@@ -275,7 +275,6 @@ def test_links_are_valid_for_one_purpose_and_once(world: World) -> None:
         "/upload/auto",
     ):
         assert world.fetch(target, method="PUT", headers={"x-filename": "a"}, body=b"x").status in (400, 401, 403)
-    assert agent.put("a.txt", link=link, **{"mcp-session-id": other.headers["mcp-session-id"]}).status == 403
     for target in (f"{download.path}?{query}", _off_by_a_digit(made["download_url"]), download.path):
         assert world.fetch(target).status in (400, 401, 403)
     assert world.stored() == before

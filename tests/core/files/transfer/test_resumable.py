@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import ask_link, driver, send_in
+from driving import ask_link, connect, driver, send_in
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.events import Cause, Checksum, End, RawFile, UploadOpening, Verb
 from isthmus.core.base.limits import Limits
@@ -462,6 +462,22 @@ def test_a_resumable_upload_is_finished_after_its_session() -> None:
     later.begin(3)
     assert later.complete(later.append(0, 3), 3).status == 204
     assert {file.session for file in world.engine.files()} == {tus.sid}
+
+
+def test_an_owner_has_half_of_all_resumable_uploads_and_those_of_ended_sessions_give_way() -> None:
+    world, client, _ = resumable_world(limits=Limits(upload_drafts_max=4))
+    ann, later = (connect(world, "http", "f", principal="ann") for _ in range(2))
+    first, second, third = (ResumableClient(world, ask_link(each, HELPER)) for each in (ann, ann, later))
+    first.begin(10)
+    second.begin(10)
+    assert third.refused(third.create(10)) == (429, "too_many_uploads"), "that session is open"
+    other = ResumableClient(world, ask_link(client, HELPER))
+    other.begin(10)
+    world.wait(1.0)
+    first.add(0, 5)
+    ann.delete()
+    third.begin(10)
+    assert (first.offset(), second.offset(), other.offset()) == (5, None, 0), "the one that has waited for longest"
 
 
 # --- Waiting requests -------------------------------------------------------------------------------------------------
