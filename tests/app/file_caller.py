@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from anyio.from_thread import start_blocking_portal
 from isthmus.app.config.file_settings import UploadConsumerAdapter
-from isthmus.app.config.settings import Core, Server, Sessions, Settings, Storage, Uploads, Upstream
+from isthmus.app.config.settings import Core, Server, Settings, Storage, Uploads, Upstream
 from isthmus.app.gateway import running
 
 TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
@@ -41,9 +41,7 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def served(
-    root: Path, *, uploads: Uploads | None = None, sessions: Sessions | None = None, **core: Any
-) -> Iterator[str]:
+def served(root: Path, *, uploads: Uploads | None = None, **core: Any) -> Iterator[str]:
     """The address of a proxy whose server `a` takes uploads in its tool `echo`, which returns their paths."""
     adapters = (UploadConsumerAdapter(tools=("echo",), file_path_argument="text"),)
     server = Server(id="a", upstream=Upstream(command=(sys.executable, TOOLBOX, "a")), adapters=adapters)
@@ -51,7 +49,6 @@ def served(
         core=Core(port=0, drain_seconds=5.0, **core),
         storage=Storage(root=str(root)),
         uploads=uploads or Uploads(),
-        sessions=sessions or Sessions(),
         servers=(server,),
     )
     with start_blocking_portal() as portal:

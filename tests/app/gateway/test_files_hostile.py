@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from file_world import ADAPTED, AUTO, Agent, World, artifacts, changed, proxy, puppet, until
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator
-from isthmus.app.config.settings import Core, Sessions, Uploads
+from isthmus.app.config.settings import Core, Uploads
 from isthmus.core.base.plan import LocatorMode
 
 SECRET = "nobody else's business"
@@ -45,7 +45,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[W
         *(changed(AUTO, artifact_roots=roots), changed(ADAPTED, artifact_roots=roots), MOVING),
         core=Core(port=0, drain_seconds=2.0),
         uploads=Uploads(max_file_bytes=1 << 20),
-        sessions=Sessions(file_scope="session"),
     ) as world:
         yield world
 

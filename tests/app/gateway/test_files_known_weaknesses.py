@@ -38,7 +38,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         *(AUTO, ADAPTED, HIDING, KEYED, SICK),
         core=Core(port=0, drain_seconds=2.0, allowed_origins=(PAGE,), management=Management(token="let me in")),
         uploads=Uploads(max_file_bytes=1 << 20),
-        sessions=Sessions(file_scope="session"),
         artifacts=Artifacts(max_inline_bytes=1000),
     ) as world:
         yield world

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import pytest
 from file_caller import BODY, TUS, Caller, served
-from isthmus.app.config.settings import Sessions, Uploads
+from isthmus.app.config.settings import Uploads
 from isthmus.core.wire.http.tus import format_metadata
 
 FORM = "multipart/form-data; boundary=XyZ"
@@ -30,8 +30,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("hostile")
-    uploads, sessions = Uploads(max_file_bytes=SIZE_MAX, max_files_per_request=4), Sessions(file_scope="session")
-    with served(root, uploads=uploads, sessions=sessions) as base_url:
+    with served(root, uploads=Uploads(max_file_bytes=SIZE_MAX, max_files_per_request=4)) as base_url:
         yield World(Caller(base_url), root)
 
 
