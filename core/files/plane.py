@@ -181,6 +181,7 @@ class FilePlane(Interceptor):
             is_first_page=is_first,
             offers_uploads=uploads,
             has_links=bool(named.link),
+            takes_in=self._context.plan.artifacts_enabled,
         )
         return self._put_calls.add_tool(result, server, named, is_first=is_first) if uploads else result
 

@@ -20,7 +20,7 @@ from ...jsonrpc.paths import EACH, parse_path
 from ...jsonrpc.splice import Edit, Span, set_member, splice, take
 from ...state.context import Context
 from ...state.session import Session
-from ..store.handles import ARTIFACT_SCHEME, format_upload
+from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX, format_upload
 from ..store.store import StoredUpload
 from .arguments import tool_named
 from .artifact import Artifact, resource_item
@@ -68,6 +68,7 @@ def extend_tools(
     is_first_page: bool,
     offers_uploads: bool,
     has_links: bool = True,
+    takes_in: bool = True,
 ) -> bytes:
     """Returns a page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take
     files.
@@ -78,6 +79,7 @@ def extend_tools(
         shown: returns the name that clients have for a tool of the server.
         has_links: upload links can be used. Without, there is no helper tool, and the notes name the tool that takes
             the content (`put_name`).
+        takes_in: files that tools write are taken in.
     """
     array = take(result, readable_members(result).get("tools"))
     if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
@@ -85,7 +87,7 @@ def extend_tools(
     helper = helper_name(server.id)
     named = UploadTools(shown(put_name(server.id)), shown(helper) if has_links else "")
     tools = readable_elements(array)
-    kept = [_noted(tool, server, named) for tool in tools if _name(tool) != helper]
+    kept = [_noted(tool, server, named, takes_in=takes_in) for tool in tools if _name(tool) != helper]
     if is_first_page and has_links:
         kept.insert(0, _helper_entry(helper, server.id, named.put))
     return result if kept == tools else set_member(result, "tools", b"[" + b",".join(kept) + b"]")
@@ -118,11 +120,14 @@ def _helper_entry(name: str, server_id: str, put: str) -> bytes:
     )
 
 
-def _noted(tool: bytes, server: ServerPlan, named: UploadTools) -> bytes:
+def _noted(tool: bytes, server: ServerPlan, named: UploadTools, *, takes_in: bool) -> bytes:
     name = _name(tool)
     consumers = [consumer for consumer in server.consumers if name is not None and tool_named(consumer.tools, name)]
     if not consumers:
-        note = _auto_note(server, named.either, file_arguments(tool)) if server.auto_files else ""
+        if not server.auto_files:
+            return tool
+        files = file_arguments(tool)
+        note = _auto_note(server, named.either, files if takes_in else files._replace(writes=()))
         return _with_note(tool, note) if note else tool
     takers: dict[str, UploadConsumer] = {}
     for consumer in consumers:
@@ -158,7 +163,7 @@ def _auto_note(server: ServerPlan, helper: str, files: FileArguments) -> str:
             f"{helper}) or its {ARTIFACT_SCHEME} URI."
         )
     if files.writes:
-        sentences.append(f"To write a new file, pass {ARTIFACT_SCHEME}new/NAME as {_named(files.writes)}.")
+        sentences.append(f"To write a new file, pass {NEW_FILE_PREFIX}NAME as {_named(files.writes)}.")
     return " ".join(sentences)
 
 
@@ -423,6 +428,11 @@ The server runs elsewhere and cannot see your disk. Tools that take a file take 
 A larger file can be sent in parts: pass `more: true` with each part but the last, and the `upload_id` of each answer as
 `append_to` of the next part. The answer to the last part has the `upload_handle`.
 {link if tools.link else ""}
-Handles may be used several times while they last. The `artifact://` URI of a file that a
-tool has made can be passed in place of a handle.
+Handles may be used several times while they last. The `artifact://` URI of a file that a tool has made can be passed in
+place of a handle.
+
+## New files
+
+Where a tool wants the path of a file to write, pass `{NEW_FILE_PREFIX}NAME`, such as `{NEW_FILE_PREFIX}report.docx`. The
+result has the URI of the file. Pass the same name again to go on with it. A slash at the end makes it a folder.
 """

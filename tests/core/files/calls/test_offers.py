@@ -583,3 +583,12 @@ def test_the_guide_is_a_resource_of_text() -> None:
     assert entry.pop("title") == "How to pass files to this server's tools"
     assert entry.pop("description") == "The three steps from a local file to a tool argument."
     assert entry == {"uri": WORKFLOW_URI, "name": "upload_workflow.md", "mimeType": "text/markdown"}
+
+
+@pytest.mark.parametrize("takes_in", [True, False])
+def test_a_new_file_is_offered_where_files_are_taken_in(takes_in: bool) -> None:
+    plan = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
+    tool = {"name": "save", "inputSchema": {"properties": {"output_path": {"type": "string"}}}}
+    page = json.dumps({"tools": [tool]}).encode()
+    extended = extend_tools(page, plan, str, is_first_page=False, offers_uploads=True, takes_in=takes_in)
+    assert ("pass artifact://new/NAME as `output_path`" in extended.decode()) == takes_in
