@@ -433,6 +433,6 @@ place of a handle.
 
 ## New files
 
-Where a tool wants the path of a file to write, pass `{NEW_FILE_PREFIX}NAME`, such as `{NEW_FILE_PREFIX}report.docx`. The
-result has the URI of the file. Pass the same name again to go on with it. A slash at the end makes it a folder.
+Where a tool wants the path of a file to write, pass `{NEW_FILE_PREFIX}NAME`, such as `{NEW_FILE_PREFIX}report.docx`.
+The result has the URI of the file. Pass the same name again to go on with it. A slash at the end makes it a folder.
 """
