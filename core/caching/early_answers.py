@@ -43,8 +43,9 @@ import msgspec
 from ..base.errors import RemoteProtocolError
 from ..base.methods import SAFE_TO_REPEAT
 from ..base.plan import ServerPlan
-from ..base.revisions import Era
+from ..base.revisions import LATEST_MODERN, Era
 from ..bridge.capabilities import fingerprint
+from ..bridge.discovery import to_discover_result
 from ..bridge.request_meta import KEYS, OF_A_REQUEST, RequestMeta, add
 from ..downstream.responder import Responder
 from ..jsonrpc.envelope import Frame, encode_notification, encode_result, member_of
@@ -104,12 +105,29 @@ class EarlyAnswers(Interceptor):
         key = _introduction_key(link)
         found = None if key is None else self._learned.find(key, self._context.now)
         if found is None and key is not None and all(session.is_stateless for session in takers):
-            found = self._learned.find_alike(key, self._context.now)
+            found = self._found_for_discovery(link, key)
         if found is None or found.introduction is None:
             return False
         link.presume(found.introduction._replace(shown=self._aged(found)))
         self._context.note("debug", "its clients get what it said of itself before, while it starts", link.plan.id)
         return True
+
+    def _found_for_discovery(self, link: Link, key: EarlyKey) -> Learned | None:
+        """Returns what a server said in answer to other capabilities, for clients without sessions. It may have said so
+        in the other era, if it is not known yet whether it speaks theirs."""
+        found = self._learned.find_alike(key, self._context.now)
+        if found is not None or key.era is Era.HANDSHAKE or link.is_shared:
+            return found
+        other = key._replace(era=Era.HANDSHAKE, method=_METHODS[Era.HANDSHAKE])
+        found = self._learned.find_alike(other, self._context.now)
+        if found is None or found.introduction is None:
+            return None
+        try:
+            shown = to_discover_result(found.introduction.shown, has_push=link.is_pipe)
+        except RemoteProtocolError:
+            return None
+        introduction = found.introduction._replace(shown=shown, revision=LATEST_MODERN)
+        return Learned(shown, found.expires_at, introduction)
 
     def receive_waiting(self, link: Link, exchange: Exchange) -> None:
         assert link.early is not None

@@ -51,19 +51,8 @@ CLIENTS: Final[dict[str, Client]] = {
     ),
     "langchain-text": Client((), "langchain_agent.py", options=("--links", "text"), on="langchain"),
     "llamaindex": Client(("llama-index-tools-mcp==0.6.0",), "llamaindex_agent.py"),
-    "pydantic-ai": Client(
-        ("pydantic-ai-slim[mcp]==2.68.0",),
-        "pydantic_ai_agent.py",
-        fails={"late connect": "Failed to initialize server session"},
-    ),
-    "pydantic-ai-runs": Client(
-        (),
-        "pydantic_ai_agent.py",
-        ("runs",),
-        on="pydantic-ai",
-        fails={"late list": "Failed to initialize server session"},
-    ),
-    "pydantic-ai-patient": Client((), "pydantic_ai_agent.py", ("patient",), on="pydantic-ai"),
+    "pydantic-ai": Client(("pydantic-ai-slim[mcp]==2.68.0",), "pydantic_ai_agent.py"),
+    "pydantic-ai-runs": Client((), "pydantic_ai_agent.py", ("runs",), on="pydantic-ai"),
     "openai-agents": Client(
         ("openai-agents==0.24.0",),
         "openai_agents_agent.py",
@@ -85,9 +74,7 @@ CLIENTS: Final[dict[str, Client]] = {
     "mastra": Client(
         ("@mastra/mcp@2.0.0", "@mastra/core@1.71.0", "ai@7.0.173", "node@22"),
         "mastra_agent.mjs",
-        fails={"late connect": "timed out after 3000ms"},
     ),
-    "mastra-patient": Client((), "mastra_agent.mjs", ("patient",), on="mastra"),
     "adk": Client(("google-adk[mcp]==2.13.0",), "adk_agent.py"),
     "adk-patient": Client((), "adk_agent.py", ("patient",), on="adk"),
 }

@@ -1,5 +1,5 @@
 // Mastra: an `Agent` with the tools of `MCPClient`, whose model is a mock of the AI SDK that makes one call and notes
-// what it is shown of the result. With the argument `patient`, connecting may take a minute.
+// what it is shown of the result.
 import { Agent } from "@mastra/core/agent";
 import { MCPClient } from "@mastra/mcp";
 import { MockLanguageModelV3 } from "ai/test";
@@ -26,7 +26,6 @@ const done = () => ({
 await run(
   async (target) => {
     const server = target.url ? { url: new URL(target.url) } : target;
-    if (process.argv.includes("patient")) server.connectTimeout = 60_000;
     const client = new MCPClient({ servers: { isthmus: server } });
     const { tools, errors } = await client.listToolsWithErrors();
     if (errors && Object.keys(errors).length) throw new Error(JSON.stringify(errors));

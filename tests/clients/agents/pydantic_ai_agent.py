@@ -1,7 +1,6 @@
 """Pydantic AI: an `Agent` with an `MCPToolset`, whose model is a function that makes one call and notes its result.
 
 The toolset stays open between the runs, unless the argument `runs` is there: each run then has a session of its own.
-With the argument `patient`, connecting may take a minute.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class PydanticAi:
 
 @asynccontextmanager
 async def connect(target: dict[str, Any]) -> AsyncIterator[PydanticAi]:
-    limits = {"init_timeout": 60} if "patient" in sys.argv[1:] else {}
-    toolset = MCPToolset(target["url"] if "url" in target else StdioTransport(**target), **limits)
+    toolset = MCPToolset(target["url"] if "url" in target else StdioTransport(**target))
     async with AsyncExitStack() as stack:
         if "runs" not in sys.argv[1:]:
             await stack.enter_async_context(toolset)

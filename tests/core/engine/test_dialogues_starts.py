@@ -516,6 +516,24 @@ def test_a_client_without_sessions_discovers_early_what_others_were_told() -> No
     discovered(play, stranger)
 
 
+def test_it_does_so_before_the_era_of_the_server_is_known() -> None:
+    """The server was met by a client with sessions, and is asked whether it speaks the other era as well."""
+    play, _ = learned(plan(era=None))
+    other = play.client("other", era=Era.STATELESS, able={"sampling": {}})
+    discovery = other.asks("server/discover")
+    told = other.play.expects(other, "is answered", ..., discovery).what["result"]
+    assert (told["instructions"], told["supportedVersions"]) == ("Be good.", [STATELESS])
+    play.server.is_started()
+    call = other.asks("tools/call", {"name": "search"})
+    play.server.connects()
+    play.server.answers(play.server.is_asked("server/discover"), error=-32601)
+    play.server.is_closed()
+    play.server.is_started()
+    finishes(play)
+    play.server.answers(play.server.is_asked("tools/call"), {"content": []})
+    other.is_answered(call, ...)
+
+
 def fresh(ttl_ms: int, scope: str = "public") -> Any:
     return {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope}
 
