@@ -119,9 +119,13 @@ class WrapTokens(PersonTokens):
         found = await super().header()
         if found is None and self._opener is not None:
             self._opener.ask()
-        while found is None and await self._is_in_progress() and self._may_wait():
-            await anyio.sleep(POLL_S)
-            found = await super().header()
+        while found is None:
+            waits = await self._is_in_progress() and self._may_wait()
+            if waits:
+                await anyio.sleep(POLL_S)
+            found = await super().header()  # a login that is over by now was perhaps under way at the last look
+            if not waits:
+                break
         if found is not None:
             self._holds_until = None
         elif self._problem is not None and self._problem.message != self._said:
