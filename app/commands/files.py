@@ -155,7 +155,7 @@ def _row(file: Json) -> list[str]:
 
 def description(file: Json) -> str:
     """Formats all that is known of a file, a line for each member."""
-    bearer = "whoever of its principal names it" if file.get("is_bearer") else "its session"
+    bearer = "all clients of its principal" if file.get("is_bearer") else "its session"
     session = f"{file.get('session')} ({'goes on' if file.get('is_live') else 'over'})"
     lines = [
         ("id", file["id"]),

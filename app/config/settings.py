@@ -160,7 +160,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "principal"
     tombstone_ttl_seconds: Annotated[
-        Seconds, about("How long it is known of a file that is gone what became of it, for whoever asks for it.")
+        Seconds, about("How long a client that names a file which is gone is told what became of it.")
     ] = 86_400.0
     affinity: Annotated[
         Literal["shared", "request"] | None,

@@ -282,7 +282,7 @@ def _introduction_key(link: Link) -> EarlyKey | None:
     except RemoteProtocolError:
         return None
     own = [session for session in link.sessions.values() if session.is_own]
-    # A shared process is greeted by the proxy, for whoever comes.
+    # The proxy itself greets a shared process, for all clients.
     is_for_all = link.is_shared or bool(own)
     audience = EVERYBODY if is_for_all else _audience(link.session)
     return EarlyKey(link.plan.id, _METHODS[link.era], link.era, digest, audience)

@@ -80,7 +80,7 @@ class LearnedAnswers:
             self._size_bytes -= len(learned.result)
 
     def drop_methods(self, server: str, methods: Iterable[str]) -> None:
-        """Drops the answers of a server to these methods, whoever was given them."""
+        """Drops the answers of a server to these methods, for all audiences."""
         dropped = frozenset(methods)
         for key in [key for key in self._answers if key.server == server and key.method in dropped]:
             self.drop(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Subscribers:
-    """Sessions with `resources/subscribe`, and the URIs that each has subscribed to. Whoever adds to it bounds it."""
+    """Sessions with `resources/subscribe`, and the URIs that each has subscribed to. The caller bounds their number."""
 
     def __init__(self) -> None:
         self._uris: dict[str, set[str]] = {}  # by session

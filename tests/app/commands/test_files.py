@@ -109,7 +109,7 @@ def test_one_is_shown_whole(where: tuple[str, str], run: Run) -> None:
         assert (shown["id"], shown["uri"]) == (NOTE, f"upload://sessions/{SID}/{NOTE}")
         assert (shown["kind"], shown["tool"], shown["principal"], shown["type"]) == ("upload", "-", "-", "text/plain")
         assert shown["session"] == f"{SID} (over)"
-        assert shown["for"] == "whoever of its principal names it"
+        assert shown["for"] == "all clients of its principal"
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 \(\d+s ago\)", shown["stored"])
         assert shown["expires"].endswith(" left)")
         assert "\x1b" not in out, "nothing that a terminal obeys"
