@@ -13,7 +13,8 @@ from typing import Any
 
 from isthmus.core.base.plan import Deliver
 from isthmus.core.files.calls.arguments import ArgumentProblem
-from isthmus.core.files.calls.mentions import Mention, find_mentions, replace
+from isthmus.core.files.calls.mentions import Mention, find_mentions, replacements
+from isthmus.core.jsonrpc.splice import splice
 
 SID, ID = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 UPLOAD, ARTIFACT = f"upload://sessions/{SID}/{ID}", f"artifact://sessions/{SID}/{ID}"
@@ -61,7 +62,7 @@ def test_one_input(data: bytes) -> None:
         assert mention.quoting[-1] == "json"
         at = mention.stop
     placed = [(mention, PATH) for mention in mentions]
-    after = replace(params, placed, lambda mention: Deliver.PATH)
+    after = splice(params, replacements(placed, lambda mention: Deliver.PATH))
     assert found(after) == []
     before_value, after_value = json.loads(params, parse_float=str), json.loads(after, parse_float=str)
     assert shape(after_value) == shape(before_value)

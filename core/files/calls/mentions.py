@@ -18,7 +18,7 @@ from ...base.errors import RemoteProtocolError
 from ...base.lazy_regex import Pattern
 from ...base.plan import UPLOAD_SCHEME, Deliver
 from ...jsonrpc.append import readable_text
-from ...jsonrpc.splice import Edit, Span, elements, members, splice
+from ...jsonrpc.splice import Edit, Span, elements, members
 from ..store.handles import ARTIFACT_SCHEME, NEW_FILE_PREFIX
 from .arguments import ArgumentProblem, form
 
@@ -139,17 +139,12 @@ def find_mentions(params: bytes, *, schemes: Sequence[str] = (), limit: int) -> 
         return []
 
 
-def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> bytes:
-    """Returns the params with each mention replaced by the text beside it, escaped for where it stands.
+def replacements(placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> list[Edit]:
+    """Returns the edits that replace each mention by the text beside it, escaped for where it stands.
 
     The text is a path, and becomes a file URI where `form_of` or a `file:` before the handle asks for one. For any
     other delivery it is put as it is.
     """
-    return splice(params, replacements(placed, form_of))
-
-
-def replacements(placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> list[Edit]:
-    """Returns the edits that `replace` makes."""
     edits = []
     for mention, text in placed:
         if mention.has_prefix or form_of(mention) is Deliver.FILE_URI:

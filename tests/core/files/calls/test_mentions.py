@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from isthmus.core.base.plan import Deliver
 from isthmus.core.files.calls import mentions
 from isthmus.core.files.calls.arguments import ArgumentProblem
-from isthmus.core.files.calls.mentions import DEPTH_MAX, LABEL_MAX_CHARS, Mention, find_mentions, replace
+from isthmus.core.files.calls.mentions import DEPTH_MAX, LABEL_MAX_CHARS, Mention, find_mentions, replacements
+from isthmus.core.jsonrpc.splice import splice
 
 SID, UID, AID = "a" * 32, "b" * 32, "0123456789abcdef" * 2
 UP = f"upload://sessions/{SID}/{UID}"
@@ -35,7 +36,7 @@ def params_of(arguments: object, **style: Any) -> bytes:
 
 
 def replaced(params: bytes, path: str = PATH, deliver: Deliver = Deliver.PATH) -> Any:
-    put = replace(params, [(mention, path) for mention in found(params)], lambda _: deliver)
+    put = splice(params, replacements([(mention, path) for mention in found(params)], lambda _: deliver))
     return json.loads(put)["arguments"]
 
 
@@ -174,7 +175,7 @@ def test_escapes_hide_nothing(raw: bytes) -> None:
     params = b'{"arguments": {"z":1.0,"p" : %b} }' % (raw % (SID.encode(), UID.encode()))
     (mention,) = found(params)
     assert mention.id == UID
-    put = replace(params, [(mention, PATH)], lambda _: Deliver.PATH)
+    put = splice(params, replacements([(mention, PATH)], lambda _: Deliver.PATH))
     assert put == params[: mention.start] + PATH.encode() + params[mention.stop :]
     before = json.loads(params)["arguments"]["p"]
     expected = re.sub(r"upload:(?:\\?/){2}sessions\\?/\w{32}\\?/\w{32}(?:/a.txt)?", PATH, before)
@@ -250,7 +251,7 @@ def test_the_params_read_as_if_paths_had_been_written(
 ) -> None:
     """The expected value is the same tree, made with paths instead of handles."""
     params = change(json.dumps({"arguments": tree.given, "n": 1.0}, indent=indent)).encode()
-    put = replace(params, [(mention, PATH) for mention in found(params)], lambda _: Deliver.PATH)
+    put = splice(params, replacements([(mention, PATH) for mention in found(params)], lambda _: Deliver.PATH))
     assert json.loads(put) == {"arguments": tree.wanted, "n": 1.0}
 
 
@@ -261,7 +262,7 @@ def test_every_other_byte_stays(tree: Pair) -> None:
     params = json.dumps({"arguments": tree.given}, ensure_ascii=True).encode()
     placed = [(mention._replace(has_prefix=False), ("file://" if mention.has_prefix else "") + mention.text)
               for mention in found(params)]  # fmt: skip
-    assert replace(params, placed, lambda _: Deliver.PATH) == params
+    assert splice(params, replacements(placed, lambda _: Deliver.PATH)) == params
     starts = [mention.start for mention, _ in placed]
     assert starts == sorted(starts)
 
@@ -286,7 +287,7 @@ def test_hostile_params_are_refused_in_one_way_only(params: bytes) -> None:
     except ArgumentProblem:
         assert UP.encode() in params or ART.encode() in params
         return
-    put = replace(params, placed, lambda _: Deliver.PATH)
+    put = splice(params, replacements(placed, lambda _: Deliver.PATH))
     if placed:
         json.loads(put)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from isthmus.core.base.plan import Deliver
 from isthmus.core.files.calls.arguments import ArgumentProblem
-from isthmus.core.files.calls.mentions import Mention, find_mentions, replace
+from isthmus.core.files.calls.mentions import Mention, find_mentions, replacements
+from isthmus.core.jsonrpc.splice import splice
 
 SID, UID = "a" * 32, "b" * 32
 UP = f"upload://sessions/{SID}/{UID}"
@@ -33,7 +34,9 @@ def params_of(arguments: object, **style: Any) -> bytes:
 def put(text: str, path: str = ODD) -> str:
     """The text of an argument after its handles were replaced."""
     params = params_of({"p": text})
-    written = json.loads(replace(params, [(mention, path) for mention in found(params)], lambda _: Deliver.PATH))
+    written = json.loads(
+        splice(params, replacements([(mention, path) for mention in found(params)], lambda _: Deliver.PATH))
+    )
     return str(written["arguments"]["p"])
 
 
