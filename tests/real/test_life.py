@@ -375,9 +375,19 @@ def assert_lost(answer: Message) -> None:
 
 
 def only_child(proxy: Proxy) -> int:
-    """Returns the process of the only running server, after waiting for one that is being stopped."""
-    until(lambda: len(proxy.server_pids) == 1, "one server to run")
-    return proxy.server_pids[0]
+    """Returns the process of the only running server, after waiting for one that is being stopped.
+
+    A process that has just been forked looks like a server for a moment, so the same one is looked for twice.
+    """
+    found: list[int] = []
+
+    def is_alone() -> bool:
+        before = found.copy()
+        found[:] = proxy.server_pids
+        return len(found) == 1 and found == before
+
+    until(is_alone, "one server to run")
+    return found[0]
 
 
 @pytest.fixture
