@@ -46,18 +46,31 @@ def stamp_of(found: os.stat_result) -> str:
 
 
 def _look(spellings: Sequence[str], permissions: Permissions, order: Survey) -> Sighting:
-    """Returns the sighting of the first spelling that can be taken, else of the first that is not missing."""
+    """Returns the sighting of the first spelling that can be taken, else of the first that is not missing.
+
+    A `~` is the name of a folder, or else stands for the home folder, which servers started here share with this
+    process.
+    """
     seen = Sighting(MISSING)
     for spelling in spellings:
-        try:
-            found = _look_at(permissions.resolve(spelling), permissions, order)
-        except NotPermitted as error:
-            found = Sighting(error.problem) if error.path is None else _left(error.problem, error.path)
+        found = _look_for(spelling, permissions, order)
         if not found.problem:
             return found
         if seen.problem == MISSING:
             seen = found
+    for spelling in spellings if seen.problem == MISSING else ():
+        if spelling.startswith("~"):
+            found = _look_for(os.path.expanduser(spelling), permissions, order)
+            if not found.problem or found.left is not None:
+                return found
     return seen
+
+
+def _look_for(spelling: str, permissions: Permissions, order: Survey) -> Sighting:
+    try:
+        return _look_at(permissions.resolve(spelling), permissions, order)
+    except NotPermitted as error:
+        return Sighting(error.problem) if error.path is None else _left(error.problem, error.path)
 
 
 def _left(problem: str, path: str) -> Sighting:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...base.effects import Note
 from ...base.path_mapping import to_here
-from ...base.storage import InlineSource, SeenFile, Sighting, StorageAnswer, Survey, Surveyed
+from ...base.storage import InlineSource, SeenFile, StorageAnswer, Survey, Surveyed
 from ...jsonrpc import envelope as rpc
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
@@ -124,13 +124,15 @@ class Selection:
         job, known_files = outcome.job, outcome.job.known_files
         chosen: dict[str, SeenFile] = {}
         missing: list[tuple[str, str]] = []
-        left: dict[str, LeftFile] = {}
+        left: dict[SeenFile, LeftFile] = {}
         for index, sighting in enumerate(answer.named[: len(named)]):
             if sighting.problem:
-                if self._was_left(job, sighting):
-                    assert sighting.left is not None
+                if sighting.left is not None and self._was_written(job, sighting.left):
                     path = sighting.left.path
-                    left[path] = LeftFile(path, sighting.is_folder, self._was_asked(job, path, named[index]))
+                    was_asked = self._was_asked(job, path, named[index]) or (
+                        sighting.left in left and left[sighting.left].was_asked
+                    )
+                    left[sighting.left] = LeftFile(path, sighting.is_folder, was_asked)
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -138,7 +140,7 @@ class Selection:
                 job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
-        self._report_left(job, left_files(left.values()))
+        self._report_left(job, left_files([file for seen, file in left.items() if known_files.tell(seen)]))
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
                 if not is_finished(file):
@@ -218,20 +220,19 @@ class Selection:
 
     # --- Files that stay behind -------------------------------------------------------------------------------------
 
-    def _was_left(self, job: FileCall, sighting: Sighting) -> bool:
-        """True if the session's server seems to have written what may not be taken, and the client was not told yet.
+    def _was_written(self, job: FileCall, left: SeenFile) -> bool:
+        """True if the session's server seems to have written what may not be taken.
 
         A tool may name a file later than it wrote it, as for a download. So it counts from the session's first call
         on. A file that was there before the call counts if it is another now.
         """
-        left = sighting.left
-        if left is None or job.is_read_only:
+        if job.is_read_only:
             return False
         before = job.baseline.get(left.path)
         if before is not None:
             return before != left.stamp
         begun_at_unix = min(job.known_files.begun_at_unix, self._begun_at_unix(job))
-        return left.changed_at_unix >= begun_at_unix and job.known_files.tell(left)
+        return left.changed_at_unix >= begun_at_unix
 
     def _was_asked(self, job: FileCall, path: str, named: tuple[str, ...]) -> bool:
         """True if the path came in the arguments, with its suffix or without."""

@@ -183,6 +183,18 @@ def test_what_was_written_outside_is_seen_and_not_taken(world: World, monkeypatc
     assert world.sight(path) == Sighting("not permitted")
 
 
+def test_a_tilde_is_a_folder_or_the_home_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(world.path / "outside"))
+    path = str(write(world.path / "outside" / "f"))
+    assert world.sight("~/f") == Sighting("not permitted", left=seen(path))
+    assert world.sight("~/absent").left is None
+    folder = world.sight("~")
+    assert folder.left is not None
+    assert folder.left.path == str(world.path / "outside")
+    here = write(world.ws / "~" / "f")
+    assert world.sight("~/f") == Sighting(files=(seen(here),))
+
+
 def test_a_link_is_seen_as_what_it_leads_to(world: World) -> None:
     path = write(Path(world.mine.out, "real"))
     (world.ws / "link").symlink_to(path)

@@ -256,6 +256,15 @@ def test_a_new_file_that_got_another_ending_is_not_missing() -> None:
     assert not told(result)
 
 
+def test_a_path_of_the_client_is_told_as_that_whatever_else_names_it() -> None:
+    files = scene()
+    result = files.call(
+        "t", "done", writes={"/home/me/z.txt": b"z"}, arguments={"path": "/home/me/z.txt"},
+        structuredContent={"path": "/home/me/z.txt"},
+    )  # fmt: skip
+    assert f"{NEW}z.txt in place of that path" in told(result)
+
+
 def test_it_is_told_once_and_again_when_it_changes() -> None:
     files = scene()
     arguments = {"path": "/home/me/z.docx"}
