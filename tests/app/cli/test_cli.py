@@ -40,7 +40,7 @@ from command import (
 from each_row import each_row
 from isthmus.app.base import logs
 from isthmus.app.base.version import DESCRIPTION
-from isthmus.app.cli import cli
+from isthmus.app.cli import checking, cli, serving
 from isthmus.app.cli.targets import id_of
 from isthmus.app.commands import banner, demo, describe_eras
 from isthmus.app.commands.check_adapters import misfits
@@ -684,7 +684,7 @@ def settings_of(inside: Inside, monkeypatch: pytest.MonkeyPatch, *arguments: str
         begun.append(work.args[0])
         return 0
 
-    monkeypatch.setattr(cli, "_run", note)
+    monkeypatch.setattr(serving, "run", note)
     assert inside(*arguments)[0] == 0
     return begun[0]
 
@@ -720,7 +720,7 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
         begun.append(work)
         return 0
 
-    monkeypatch.setattr(cli, "_run", note)
+    monkeypatch.setattr(serving, "run", note)
     assert inside("wrap", "--share", share, "--", "cmd")[0] == 0
     names = begun[0].keywords["names"]
     (plan,) = to_plan(begun[0].args[0], b"k" * 16, "/", "", names=names).servers
@@ -781,7 +781,7 @@ def test_relative_paths_of_a_command_with_files_become_absolute(
         begun.append((work.args[0], work.keywords["is_lasting"]))
         return 0
 
-    monkeypatch.setattr(cli, "_run", note)
+    monkeypatch.setattr(serving, "run", note)
     monkeypatch.chdir(tmp_path)
     for name in ("serve.py", "conf.json", "x", "work/conf.json", "python"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -814,7 +814,7 @@ def test_relative_paths_of_a_command_with_files_become_absolute(
 
 def test_what_is_not_inspected_is_left_its_tasks(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Settings] = []
-    monkeypatch.setattr(cli, "_run", lambda work, if_stopped: begun.append(work.args[0]) or 0)
+    monkeypatch.setattr(serving, "run", lambda work, if_stopped: begun.append(work.args[0]) or 0)
     assert inside("wrap", "--no-inspect", "http://h/mcp")[0] == 0
     assert not begun[0].servers[0].inspect
     assert list(check(begun[0], lambda key: True)) == [], "as a configuration it would be taken"
@@ -1260,7 +1260,7 @@ def test_signals_are_handled_before_there_is_anything_to_clean_up(
         yield
 
     configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
-    for module in (cli, demo):
+    for module in (checking, serving, demo):
         monkeypatch.setattr(module, "running", starting)
     handler = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody hears the signal"))
     try:

@@ -1,0 +1,65 @@
+"""The command `check`: validates a configuration, and asks every server of it."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+import msgspec
+
+from ..base import output
+from ..commands import banner
+from ..commands.check_adapters import awaits_clients, misfits
+from ..config.access import who_may
+from ..config.profiles import profiles_of
+from ..config.settings import Settings
+from ..gateway import running
+from ..runtime.certificates import unusable_certificate
+from ..runtime.signals import Stop
+from . import config_files
+from .probe_servers import PROBE_TIMEOUT_S, probe_all, without_warnings
+from .run import DONE, FAILED, no_command, run
+
+
+def check(options: argparse.Namespace, command: list[str]) -> int:
+    no_command(command, "check")
+    source = config_files.open_given(options)
+    if source.title:
+        output.say(f"{source.path}: taken for a file of {source.title}")
+    settings = source.settings()
+    for note in source.notes:
+        output.say(f"  {note}")
+    output.say(f"{source.path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    return run(partial(_check_upstreams, settings), if_stopped=FAILED)
+
+
+async def _check_upstreams(settings: Settings, stop: Stop) -> int:
+    from ..commands import describe_eras, describe_profiles  # late: only `check` needs them
+
+    waiting = tuple(
+        msgspec.structs.replace(profile, list_wait_seconds=PROBE_TIMEOUT_S) for profile in profiles_of(settings)
+    )
+    profile_lines: list[str] = []
+    async with running(msgspec.structs.replace(settings, profiles=waiting), listen=False, is_lasting=False) as service:
+        reports = await probe_all(service, is_logged=False, is_thorough=True)
+        with without_warnings():
+            for profile in profiles_of(settings):
+                profile_lines += await describe_profiles.describe(service.hub, settings, profile, reports)
+        problems = await service.issuer_problems()
+    is_good, is_translated = True, False
+    for problem in filter(None, (who_may(settings), unusable_certificate(settings), *problems)):
+        output.say(f"WARNING {problem}")
+        is_good = False
+    for server, report in zip(settings.servers, reports, strict=True):
+        era_lines = describe_eras.describe(report)
+        output.say("\n".join([*banner.describe(settings, server, report), *era_lines]))
+        is_translated = is_translated or bool(era_lines)
+        is_answered = not report.problem or awaits_clients(server, report)
+        is_reached = all(address.state != "ill" for address in report.addresses)
+        is_good = is_good and is_answered and is_reached and not misfits(server, report)
+    for line in profile_lines:
+        output.say(line)
+    if is_translated:
+        output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
+    output.say("all is wired" if is_good else "not all is wired: see above")
+    return DONE if is_good else FAILED

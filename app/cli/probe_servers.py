@@ -1,0 +1,96 @@
+"""Probes all servers of a gateway at once, and says which ones have not answered yet."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+import anyio
+import msgspec
+
+from ...transports.stdio.exit_reason import LAST_WORDS, last_words
+from ..base import logs
+from ..base.version import VERSION
+from ..commands.check_adapters import names_tools
+from ..config.plan import answers_early, era_of
+from ..config.settings import Server
+from ..gateway import Gateway
+from ..runtime.probe import ServerReport, probe, probe_addresses
+
+WAITING_LINE_S = 2
+PROBE_TIMEOUT_S = 600.0
+"""Longer than any server's own start timeout, which normally ends the wait."""
+
+
+async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = False) -> list[ServerReport]:
+    """Probes every server at once, and prints which ones have not answered yet every `WAITING_LINE_S`.
+
+    Args:
+        is_logged: if false, warnings of failures, which the reports contain as well, are kept out of the log.
+        is_thorough: list the tools of every server, and probe it in both eras, unless its configuration names one. Else
+            a server is asked for its handshake, and for its tools only if its configuration names some.
+    """
+    reports: dict[str, ServerReport] = {}
+
+    async def probe_server(server: Server) -> None:
+        if not server.inspect:
+            problem = await service.forwarder.probe(server.id)
+            reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
+            return
+        wired = [tool for adapter in server.adapters for tool in adapter.tools]
+        is_asked_twice = is_thorough and era_of(server.upstream) is None
+        report = await probe(
+            service.hub,
+            server.id,
+            VERSION,
+            lists_tools=is_thorough or names_tools(server),
+            with_schemas=["*"] if server.auto_files is not None else wired,
+            is_brief=not is_thorough,
+            in_both_eras=is_asked_twice,
+            learns_lists=not is_thorough and answers_early(server),
+            timeout_s=PROBE_TIMEOUT_S,
+        )
+        if is_thorough and server.upstream.urls is not None:
+            addresses = await probe_addresses(service.hub, server.id, VERSION, timeout_s=PROBE_TIMEOUT_S)
+            report = msgspec.structs.replace(report, addresses=addresses)
+        stderr = service.stderr.get(server.id)
+        if report.problem and stderr and LAST_WORDS not in report.problem:  # its process went on running
+            report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
+        if report.problem and server.upstream.era != "auto":
+            problem = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
+            report = msgspec.structs.replace(report, problem=problem)
+        if report.tools is not None:
+            service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
+        reports[server.id] = report
+
+    with contextlib.nullcontext() if is_logged else without_warnings():
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(_say_waiting, service, reports)
+            async with anyio.create_task_group() as tasks:
+                for server in service.settings.servers:
+                    tasks.start_soon(probe_server, server)
+            waiting.cancel_scope.cancel()
+    return [reports[id] for id in service.server_ids]
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keeps warnings of the hub out of the log, unless its level shows more than warnings anyway."""
+    log = logging.getLogger("isthmus.hub")
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
+
+
+async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> None:
+    seconds = 0
+    while len(reports) < len(service.server_ids):
+        await anyio.sleep(WAITING_LINE_S)
+        seconds += WAITING_LINE_S
+        waiting = [id for id in service.server_ids if id not in reports]
+        if waiting:
+            logs.say(f"starting {', '.join(waiting)} … {seconds} s")

@@ -1,0 +1,111 @@
+"""The parsers of the commands that ask a running isthmus: `ps`, `start`, `stop`, `restart`, `tasks` and `files`."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..admin.files import KINDS
+from ..admin.tasks import STATUSES
+from ..base.durations import parse_duration
+from ..base.sizes import parse_size
+from .option_groups import AS_JSON, Add, add_running, as_help, typed_option
+
+
+def _add_filters(to: argparse.ArgumentParser, default: str | None = None) -> None:
+    to.add_argument("--server", default=default, metavar="ID", help="only tasks of this server")
+    to.add_argument("--status", default=default, choices=STATUSES, help="only tasks with this status")
+
+
+def add_tasks(
+    add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """Adds `isthmus tasks` and its verbs.
+
+    An option may stand before or after the verb. Only the parser before it has defaults: a default after the verb
+    would overwrite a value given before it.
+    """
+    about = "Show the tasks of a running isthmus, or cancel one."
+    usage = "isthmus tasks [options] [list | show ID | cancel ID]"
+    tasks = add("tasks", parents=[shared, running], help=as_help(about), usage=usage, description=about)
+    _add_filters(tasks)
+    tasks.add_argument("--json", action="store_true", help=AS_JSON)
+    again = argparse.ArgumentParser(add_help=False)
+    add_running(again, argparse.SUPPRESS)
+    again.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=AS_JSON)
+
+    verbs = tasks.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus tasks", help="default list")
+    tasks.set_defaults(verb="list")
+    for name, about in (
+        ("list", "Show all tasks, the oldest first."),
+        ("show", "Show all that is known of a task, but not its result."),
+        ("cancel", "Cancel a task that is not over; its client sees so, and its server is told."),
+    ):
+        verb = verbs.add_parser(name, parents=[shared, again], help=as_help(about), description=about)
+        if name == "list":
+            _add_filters(verb, argparse.SUPPRESS)
+        else:
+            verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
+    return list(verbs.choices.values())
+
+
+def add_files(
+    add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """Adds `isthmus files` and its verbs, as `add_tasks` does."""
+    about = "Show the stored files of a running isthmus, copy them here, or delete them."
+    usage = "isthmus files [options] [list | show ID | export ID [PATH] | delete [ID …]]"
+    files = add("files", parents=[shared, running], help=as_help(about), usage=usage, description=about)
+    again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    add_running(again, argparse.SUPPRESS)
+    for parser, default in ((files, None), (again, argparse.SUPPRESS)):
+        parser.add_argument(
+            "--root", default=default, metavar="DIR", help="ask the storage folder of one that does not run instead"
+        )
+        parser.add_argument("--server", default=default, metavar="ID", help="only files of this server")
+        parser.add_argument("--session", default=default, metavar="ID", help="only files of this session, by its name")
+        parser.add_argument("--kind", default=default, choices=KINDS, help="only files of this kind")
+        parser.add_argument(
+            "--older-than",
+            default=default,
+            metavar="TIME",
+            type=typed_option(parse_duration),
+            help="such as 90s, 2h or 7d",
+        )
+        parser.add_argument(
+            "--larger-than", default=default, metavar="SIZE", type=typed_option(parse_size), help="such as 512k or 10MB"
+        )
+        parser.add_argument("--json", action="store_true", default=False if default is None else default, help=AS_JSON)
+
+    verbs = files.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus files", help="default list")
+    files.set_defaults(verb="list")
+    id_help = "the file's id, at least its first 8 characters, or its URI"
+    listing, showing, exporting, deleting = (
+        verbs.add_parser(name, parents=[shared, again], help=as_help(about), description=about)
+        for name, about in (
+            ("list", "Show all files, those used last last."),
+            ("show", "Show all that is known of a file, but not its content."),
+            ("export", "Copy the content of a file to PATH, a folder, or - for stdout; default: here, as it is named."),
+            ("delete", "Delete the files that are named, or those that the options choose."),
+        )
+    )
+    showing.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("path", nargs="?", metavar="PATH", help="where to; a file there stays as it is")
+    exporting.add_argument("--force", action="store_true", help="replace a file that is there")
+    deleting.add_argument("id", nargs="*", metavar="ID", help=id_help)
+    deleting.add_argument("--yes", action="store_true", help="delete what options choose, instead of showing it")
+    return [listing, showing, exporting, deleting]
+
+
+def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
+    """Adds `ps`, `start`, `stop` and `restart`."""
+    ps_about = "Show how the servers of a running isthmus fare."
+    ps = add("ps", parents=[shared, running], help=as_help(ps_about), description=ps_about)
+    ps.add_argument("--json", action="store_true", help=AS_JSON)
+    for name, about in (
+        ("start", "Start a server of a running isthmus, and keep it running."),
+        ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
+        ("restart", "Stop a server of a running isthmus, and start it."),
+    ):
+        order = add(name, parents=[shared, running], help=as_help(about), description=about)
+        order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
