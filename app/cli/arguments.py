@@ -9,6 +9,7 @@ from pathlib import Path
 from ..base import logs
 from ..base.errors import ConfigError
 from ..config.value_checks import check_token
+from .completion import add_completion
 from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
 from .running_arguments import add_files, add_looking_after, add_tasks
@@ -102,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     add_replay(commands.add_parser, shared)
     add_vendor(commands.add_parser, shared)
     add_check_driver(commands.add_parser, shared)
+    add_completion(commands.add_parser, shared)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),

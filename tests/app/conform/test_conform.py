@@ -17,11 +17,11 @@ from isthmus.app.conform.clients.targets import Target
 from isthmus.app.conform.generate.conversations import conversations
 from isthmus.app.conform.generate.moves import MOVES, MoveContext, moves_for
 from isthmus.app.conform.script.arguments import arguments_of
+from isthmus.app.conform.script.schema import WHAT_TO_INSTALL
 from isthmus.app.conform.script.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.script.survey import Played, Survey, Tool
 from isthmus.app.conform.search.search import Search
 from isthmus.app.conform.search.server_trial import server_trial
-from isthmus.app.conform.script.schema import WHAT_TO_INSTALL
 from isthmus.app.conform.search.trial import Effort, run
 from isthmus.app.conform.verdict.report import decode_record
 from isthmus.app.conform.verdict.servers import CHANCES, SERVER_RULES, judge
