@@ -1,4 +1,4 @@
-"""`isthmus completion`: prints the completion of a shell, which `docs/command_line.py` makes from the argument parser."""
+"""`isthmus completion`: prints the completion of a shell, made by `docs/command_line.py` from the argument parser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_completion(add: Add, shared: argparse.ArgumentParser) -> None:
 
 
 def print_completion(shell: str) -> None:
-    """Prints the completion. On a terminal, how to install it follows on stderr: its beginning is out of sight there."""
+    """Prints the completion. On a terminal, where its head is out of sight, how to install it follows on stderr."""
     text = (FOLDER / f"isthmus.{shell}").read_text(encoding="utf-8")
     output.say(text.rstrip("\n"))
     if sys.stdout.isatty():
