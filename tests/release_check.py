@@ -58,7 +58,8 @@ IN_NEITHER: Final = (
 def build(source: Path, to: Path, *, is_isolated: bool = True) -> tuple[Path, Path]:
     """Builds the sdist of a folder, and of that the wheel. Returns the wheel and the sdist."""
     options = [] if is_isolated else ["--no-isolation"]
-    _run([sys.executable, "-m", "build", *options, "--outdir", to, source], env=os.environ)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # no wheel has compiled files, so none are made
+    _run([sys.executable, "-m", "build", *options, "--outdir", to, source], env=environment)
     (wheel,), (sdist,) = to.glob("*.whl"), to.glob("*.tar.gz")
     return wheel, sdist
 
@@ -155,7 +156,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 def try_out(isthmus: Path, version: str, home: Path) -> None:
     """Runs an installed isthmus as its user would. Raises if something is not as it should be."""
-    python = isthmus.read_text(encoding="utf-8").splitlines()[0].removeprefix("#!")
+    python = str(isthmus.resolve().parent / "python")
     environment = _environment(home)
 
     def run(*arguments: str | Path, code: int = 0) -> str:

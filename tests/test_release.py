@@ -1,8 +1,12 @@
-"""Tests of what is released: the packages it needs."""
+"""Tests of what is released: what is in the wheel and the sdist, the packages it needs, and the files that are made."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
@@ -10,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from isthmus.app.base.version import DESCRIPTION
+import release_check
+from isthmus.app.base.version import DESCRIPTION, VERSION
 from isthmus.app.cli import version
 
 ROOT: Final = Path(__file__).parent.parent
@@ -20,8 +25,54 @@ EXTRAS: Final = {
 }
 
 
+RUN_FROM_HERE: Final = """
+import os, isthmus.app.main as it
+assert it.__file__.startswith(os.getcwd()), it.__file__
+it.main()
+"""
+
+
 def distribution(need: str) -> str:
     return re.split(r"[\[><; ]", need)[0]
+
+
+# --- The files that are released ------------------------------------------------------------------------------------
+
+
+def test_wheel_and_sdist_hold_what_they_should(tmp_path: Path) -> None:
+    """Both are built of a tree with caches and tests in it. What is in the wheel runs, and is typed and licensed."""
+    tree = tmp_path / "tree"
+    for name in ("core", "transports", "storage", "app", "docs"):
+        shutil.copytree(ROOT / name, tree / name)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for name in ("tests/test_it.py", "core/__pycache__/engine.cpython-311.pyc", "build/lib/isthmus/core/old.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("")
+    wheel, sdist = release_check.build(tree, tmp_path / "files", is_isolated=False)
+    assert wheel.name == f"isthmus-{VERSION}-py3-none-any.whl"
+    assert list(release_check.problems(wheel, sdist)) == []
+    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_FROM_HERE, "--version"],
+        cwd=tmp_path / "installed",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith(f"isthmus {VERSION}\n")
+
+
+def test_generated_files_are_as_generated() -> None:
+    """`make docs` would change neither the completions of shells nor the manual page."""
+    spec = importlib.util.spec_from_file_location("command_line", ROOT / "docs" / "command_line.py")
+    assert spec is not None
+    assert spec.loader is not None
+    command_line = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(command_line)
+    for path, text in command_line.files().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date: run `make docs`"
 
 
 # --- Versions and packages ------------------------------------------------------------------------------------------
