@@ -148,7 +148,7 @@ crossing: $(STAMP)
 # The tables on the pages that come from the code, the completions of shells and the manual page.
 docs: $(STAMP)
 	@$(BIN)/python docs/generate.py
-	@$(BIN)/python docs/command_line.py
+	@$(BIN)/python docs/release.py
 
 # Builds the wheel and the sdist, and tries them where nothing else is, installed by pip, uv and pipx: PYTHONS='python3.12
 # /opt/python3.13' for some interpreters. What is built is in build/release/. `make test` only looks into it.

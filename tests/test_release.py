@@ -66,12 +66,12 @@ def test_wheel_and_sdist_hold_what_they_should(tmp_path: Path) -> None:
 
 def test_generated_files_are_as_generated() -> None:
     """`make docs` would change neither the completions of shells nor the manual page."""
-    spec = importlib.util.spec_from_file_location("command_line", ROOT / "docs" / "command_line.py")
+    spec = importlib.util.spec_from_file_location("release", ROOT / "docs" / "release.py")
     assert spec is not None
     assert spec.loader is not None
-    command_line = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(command_line)
-    for path, text in command_line.files().items():
+    release = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(release)
+    for path, text in release.files().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date: run `make docs`"
 
 
@@ -103,3 +103,22 @@ def _has(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def test_every_package_is_on_the_page_of_dependencies() -> None:
+    """Each package and each extra has a row, and no other has."""
+    always, extras = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").split("## Extras")
+    rows = re.findall(r"^\| `([\w-]+)` \|", always, re.MULTILINE)
+    assert sorted(rows) == sorted(map(distribution, PROJECT["dependencies"]))
+    named = {
+        row[0]: set(re.findall(r"`([\w.-]+)(?:\[\w+\])?`", row[1]))
+        for row in re.findall(r"^\| `(\w+)` \| ([^|]*)", extras, re.MULTILINE)
+    }
+    assert named.keys() == EXTRAS.keys()
+    for extra, needs in EXTRAS.items():
+        assert set(map(distribution, needs)) <= named[extra], extra
+
+
+def test_the_newest_release_of_the_changelog_is_this_one() -> None:
+    first = next(iter(re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)))
+    assert first == VERSION

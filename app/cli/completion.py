@@ -1,4 +1,4 @@
-"""`isthmus completion`: prints the completion of a shell, made by `docs/command_line.py` from the argument parser."""
+"""`isthmus completion`: prints the completion of a shell, made by `docs/release.py` from the argument parser."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def describe() -> str:
-    """Returns the lines of `isthmus --version`. Nothing is imported for it, so an extra that is broken counts too."""
+    """Returns the lines of `isthmus --version`. No extra is imported for it, so a broken one counts as installed."""
     installed = [extra for extra, modules in EXTRAS.items() if all(map(_has_any, modules))]
     missing = [extra for extra in EXTRAS if extra not in installed]
     return "\n".join(
@@ -44,9 +44,10 @@ def _has_any(modules: str) -> bool:
 
 def _has(module: str) -> bool:
     try:
-        return find_spec(module) is not None
+        found = find_spec(module)
     except ModuleNotFoundError:  # the package that it is in is not there
         return False
+    return found is not None and found.origin is not None  # a folder of that name has no origin
 
 
 class ShowVersion(argparse.Action):

@@ -1,4 +1,5 @@
-"""Writes what comes from the argument parser: the completions of bash, zsh and fish, and the manual page.
+"""Writes what follows the argument parser and the version: the completions of bash, zsh and fish, the manual page, and
+the version in the examples of the pages.
 
 `make docs` runs it, and `tests/test_release.py` compares what is checked in with what this makes.
 """
@@ -15,10 +16,13 @@ from unittest.mock import patch
 
 import shtab
 from argparse_manpage.manpage import Manpage
+from isthmus.app.base.version import VERSION
 from isthmus.app.cli.arguments import parser
 from isthmus.app.cli.completion import FOLDER, SHELLS
 
 MANUAL_PAGE: Final = Path(__file__).parent / "isthmus.1"
+PAGES: Final = (Path(__file__).parents[1] / "README.md", *sorted(Path(__file__).parent.glob("*.md")))
+_SHOWN: Final = re.compile(r"isthmus \d+\.\d+\.\d+")
 
 COMPLETED: Final[dict[str, Any]] = {
     "FILE": shtab.FILE,
@@ -60,6 +64,7 @@ def files() -> dict[Path, str]:
     return {
         **{FOLDER / f"isthmus.{shell}": _completion(shell) for shell in SHELLS},
         MANUAL_PAGE: _manual_page(),
+        **{page: _SHOWN.sub(f"isthmus {VERSION}", page.read_text(encoding="utf-8")) for page in PAGES},
     }
 
 
