@@ -56,7 +56,7 @@ INSTALLING: Final = {
 """,
 }
 _USAGE: Final = re.compile(r"^# Usage:\n(?:# .*\n)+", re.MULTILINE)
-"""What shtab says of installing, which knows nothing of `isthmus completion`."""
+"""The words of shtab on installing, which know nothing of `isthmus completion`."""
 
 
 def files() -> dict[Path, str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 import release_check
 from isthmus.app.base.version import DESCRIPTION, VERSION
-from isthmus.app.cli import version
+from isthmus.app.cli import completion, version
 
 ROOT: Final = Path(__file__).parent.parent
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -40,7 +40,7 @@ def distribution(need: str) -> str:
 
 
 def test_wheel_and_sdist_hold_what_they_should(tmp_path: Path) -> None:
-    """Both are built of a tree with caches and tests in it. What is in the wheel runs, and is typed and licensed."""
+    """The tree that they are built of has caches and tests in it. The content of the wheel runs, typed and licensed."""
     tree = tmp_path / "tree"
     for name in ("core", "transports", "storage", "app", "docs"):
         shutil.copytree(ROOT / name, tree / name)
@@ -73,6 +73,21 @@ def test_generated_files_are_as_generated() -> None:
     spec.loader.exec_module(release)
     for path, text in release.files().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date: run `make docs`"
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_a_completion_is_printed_as_it_is_shipped(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, how to install it is said once more, at the end."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    completion.print_completion(shell)
+    printed = capsys.readouterr()
+    assert printed.out.rstrip() == (completion.FOLDER / f"isthmus.{shell}").read_text(encoding="utf-8").rstrip()
+    lines = printed.err.splitlines()
+    assert lines[0] == "To install it:"
+    assert any(line.startswith(f"  isthmus completion {shell} > ~/") for line in lines)
+    assert all(f"#{line}" in printed.out.replace("# ", "#") for line in lines)
 
 
 # --- Versions and packages ------------------------------------------------------------------------------------------

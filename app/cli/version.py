@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import platform
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Final
@@ -31,7 +31,7 @@ def describe() -> str:
     return "\n".join(
         (
             f"isthmus {VERSION}",
-            f"Python {platform.python_version()}",
+            f"Python {sys.version.split()[0]}",
             f"extras installed: {', '.join(installed) or 'none'}",
             f"extras not installed: {', '.join(missing) or 'none'}",
         )

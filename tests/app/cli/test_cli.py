@@ -82,6 +82,7 @@ COMMANDS = (
     "vendor",
     "demo",
     "schema",
+    "completion",
 )
 
 
@@ -215,7 +216,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (
             ("surf",),
             "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'pin', 'conform', "
-            "'replay', 'vendor', 'check-driver', 'demo', 'schema'",
+            "'replay', 'vendor', 'check-driver', 'completion', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
