@@ -79,7 +79,7 @@ def test_generated_files_are_as_generated() -> None:
 def test_a_completion_is_printed_as_it_is_shipped(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a terminal, how to install it is said once more, at the end."""
+    """A terminal gets the lines on how to install it once more, at the end."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     completion.print_completion(shell)
     printed = capsys.readouterr()
