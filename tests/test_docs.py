@@ -35,7 +35,7 @@ from isthmus.core.state.records import FileStatus, TaskStatus
 from limit_tests import LIMIT_TESTS
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
 PACKAGES = ("core", "transports", "storage", "app")
 PORT = "8932"  # the port on the pages; the tests take a free one
 TIMEOUT_S = 60
