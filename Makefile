@@ -145,9 +145,15 @@ snapshots: $(STAMP)
 crossing: $(STAMP)
 	@$(BIN)/python tests/real/crossing.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-# The tables on the pages that come from the code.
-docs: $(STAMP)
+# The parts of the pages that come from the code, and the site in build/site. A dead link is an error.
+docs: $(VENV)/.docs
 	@$(BIN)/python docs/generate.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs build --quiet --strict -f docs/site/mkdocs.yml
+	@echo 'the site: $(CURDIR)/build/site/index.html' >&2
+
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
 
 # A copy of core/ for another program: DEST=src/acme/mcp_core, WITHOUT=files,tasks leaves these folders out.
 vendor: $(STAMP)

@@ -1,0 +1,35 @@
+"""Fits the pages, which are written for GitHub, to the site."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+FENCE: Final = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((\.\./[^)]+|changes\.d)\)")
+"""A link to a file that is no page. The site has no copies of the sources."""
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Names the file of a block above it, leaves out diagrams that only GitHub draws, and names sources without links."""
+    parts: list[str] = []
+    end = 0
+    for fence in FENCE.finditer(markdown):
+        parts += [_without_sources(markdown[end : fence.start()]), _fenced(*fence.groups())]
+        end = fence.end()
+    return "".join([*parts, _without_sources(markdown[end:])])
+
+
+def _fenced(language: str, name: str | None, text: str) -> str:
+    if language == "mermaid":
+        return ""
+    title = f' title="{name}"' if name and "." in name else ""
+    return f"```{language}{title}\n{text}```"
+
+
+def _without_sources(text: str) -> str:
+    return OUTSIDE.sub(lambda link: f'<span title="{link[2].removeprefix("../")}">{_html(link[1])}</span>', text)
+
+
+def _html(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
