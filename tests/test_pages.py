@@ -197,7 +197,9 @@ def assert_looks_like(printed: str, expected: str, line: str, errors: str) -> No
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.real] if re.search(r"\b(npx|uvx) ", page.read_text()) else [], id=page.stem)
+        pytest.param(
+            page, marks=[pytest.mark.real] if re.search(r"\b(npx|uvx) ", page.read_text()) else [], id=page.stem
+        )
         for page in PAGES
     ],
 )
