@@ -148,7 +148,7 @@ crossing: $(STAMP)
 # The parts of the pages that come from the code, and the site in build/site. A dead link is an error.
 docs: $(VENV)/.docs
 	@$(BIN)/python docs/generate.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs build --quiet --strict -f docs/site/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo 'the site: $(CURDIR)/build/site/index.html' >&2
 
 $(VENV)/.docs: $(STAMP)

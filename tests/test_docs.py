@@ -337,9 +337,9 @@ def test_make_targets_in_prose_exist() -> None:
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
 
 
-@pytest.mark.parametrize("example", blocks("yaml"), ids=str)
+@pytest.mark.parametrize("example", [one for one in blocks("yaml") if one.name != "kubernetes.yaml"], ids=str)
 def test_configurations_on_pages_are_valid(example: Block) -> None:
-    assert loads(example.text, "yaml", "/somewhere", {}).servers
+    assert loads(example.text, "yaml", "/somewhere", {"ALICE_SHA256": "0" * 64}).servers
 
 
 def test_the_promises_of_the_configuration_page() -> None:

@@ -2,7 +2,7 @@
 
 Each page is followed from its top to its bottom in an empty folder, with an empty home. A block with the name of a file
 is written there. A `console` block is typed, and what is printed is compared with the page, where `…` stands for
-anything. A block behind the comment `<!-- not run: REASON -->`, which readers do not see, is left out.
+anything. `tests/test_docs.py` loads the other `yaml` blocks. A block behind the comment `<!-- not run: REASON -->`, which readers do not see, is left out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import socket
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from isthmus.app.config.dialects.recognition import recognize
 
 ROOT = Path(__file__).parent.parent
 REAL = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
@@ -94,6 +96,12 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         line, output = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n?(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
         yield line, output
+
+
+def needs_real(page: Path) -> bool:
+    """True if a block on the page runs what tests/real installs."""
+    shown = [block.text for block in blocks(page) if not block.reason]
+    return any(word in text for text in shown for word in ("npx", "uvx", "~/.cursor/mcp.json"))
 
 
 class Terminal:
@@ -209,7 +217,7 @@ def test_a_page_works_from_its_top_to_its_bottom(page: Path, tmp_path: Path) -> 
         for block in blocks(page):
             if block.reason:
                 continue
-            if "." in block.name:
+            if block.name:
                 terminal.write(block.name, block.text)
             elif block.language == "console":
                 for line, output in commands(block.text):
@@ -225,10 +233,30 @@ def test_each_block_of_a_task_is_run_or_says_why_not() -> None:
     run = 0
     for page in PAGES:
         for block in blocks(page):
-            is_run = block.language in ("console", "mermaid", "text") or "." in block.name
+            is_run = block.language in ("console", "mermaid", "text", "yaml") or block.name
             assert is_run or block.reason, f"{page.name}: a block of {block.language!r} has no file name: {block.text}"
             run += not block.reason
     assert run > 20
+
+
+def test_the_file_of_each_client_is_one_that_isthmus_takes_for_the_same_client() -> None:
+    page = ROOT / "docs/clients.md"
+    known = 0
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        for match in re.finditer(r"^```(?:json|toml) (\S+)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
+            name, text = match.groups()
+            document = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+            found = recognize(document, f"/home/me/{name}", {})
+            assert found is not None, name
+            assert found.client.title == section.partition("\n")[0], name
+            known += 1
+    assert known > 8
+
+
+def test_the_page_on_running_shows_the_files_of_the_examples() -> None:
+    folder = ROOT / "examples/run"
+    shown = {block.name: block.text for block in blocks(ROOT / "docs/run.md") if (folder / block.name).is_file()}
+    assert shown == {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
 
 
 def test_words_of_commands_can_be_read() -> None:
