@@ -36,7 +36,7 @@ http {{
     {site}
 }}
 """
-"""What Debian's own nginx.conf has round a site."""
+"""A configuration of nginx around a site, in place of that of Debian."""
 
 HEADERS: Final = {
     "Host": HOST,
