@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 import yaml
 from cryptography import x509
-from isthmus.app.config.load import loads
 from issuing import Authority, client_context
+from isthmus.app.config.load import loads
 from rig import ROOT, free_ports, launched, listens, serve, until
 
 pytestmark = pytest.mark.real
