@@ -2,8 +2,8 @@
 
 Each page is followed from its top to its bottom in an empty folder, with an empty home. A block with the name of a file
 is written there. A `console` block is typed, and what is printed is compared with the page, where `…` stands for
-anything. `tests/test_docs.py` loads the other `yaml` blocks. A block behind the comment `<!-- not run: REASON -->`, which
-readers do not see, is left out.
+anything. `tests/test_docs.py` loads the other `yaml` blocks. A block is left out after the comment
+`<!-- not run: REASON -->`, which is hidden from readers.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-FENCE: Final = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE: Final = re.compile(r"^( *)```(\w+)(?: ([^\n]+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((\.\./[^)]+|changes\.d)\)")
 """A link to a file that is no page. The site has no copies of the sources."""
 CODE: Final = re.compile(r"`[^`\n]+`")
@@ -22,11 +22,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return "".join([*parts, _without_sources(markdown[end:])])
 
 
-def _fenced(language: str, name: str | None, text: str) -> str:
+def _fenced(indent: str, language: str, name: str | None, text: str) -> str:
     if language == "mermaid":
         return ""
     title = f' title="{name}"' if name and "." in name else ""
-    return f"```{language}{title}\n{text}```"
+    return f"{indent}```{language}{title}\n{text}{indent}```"
 
 
 def _without_sources(text: str) -> str:
