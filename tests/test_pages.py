@@ -125,7 +125,6 @@ class Terminal:
             "PATH": os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": str(self.home),
             "PYTHONPATH": str(self.programs),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONWARNINGS": "ignore",
             "PAGES_PORT": self.port,
             "ISTHMUS_LOOP": "asyncio",  # uvloop binds ports past Python
