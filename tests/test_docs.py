@@ -58,15 +58,15 @@ class Block(NamedTuple):
         return f"{self.page.stem}-{self.name or self.language}"
 
 
-FENCE = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w+)(?: ([^\n]+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[Block]:
     return [
-        Block(page, match[1], match[2] or "", match[3])
+        Block(page, match[2], match[3] or "", re.sub(rf"^{match[1]}", "", match[4], flags=re.MULTILINE))
         for page in PAGES
         for match in FENCE.finditer(page.read_text(encoding="utf-8"))
-        if match[1] == language
+        if match[2] == language
     ]
 
 
