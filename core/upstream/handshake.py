@@ -39,7 +39,7 @@ from ..wire.http.failure import (
     NOT_FOUND,
     describe,
     error_in,
-    words_in,
+    first_words_in,
 )
 from .addresses import is_of_address
 from .dialer import Dialer
@@ -294,9 +294,14 @@ class Handshaker:
             here = {link.address: reason} if link.address not in failed else {}
             return "; ".join(f"{names[place]}: {why}" for place, why in {**failed, **here}.items())
         if link.handshake.refusal is not None:
+            first = describe(link.handshake.refusal)
+            if first == reason:
+                return _with_words(f"over Streamable HTTP and over HTTP+SSE {reason}", words)
             said = f" and said {words!r}" if words else ""
-            return f"over Streamable HTTP {describe(link.handshake.refusal)}{said}; over HTTP+SSE {reason}"
-        return f"{reason}; first it said {words!r}" if words and link.handshake.tried else reason
+            return f"over Streamable HTTP {first}{said}; over HTTP+SSE {reason}"
+        if words and link.handshake.tried:
+            return f"{reason}; first it said {words!r}"
+        return _with_words(reason, words) if link.upstream.state in STARTING else reason
 
     # --- Handshake --------------------------------------------------------------------------------------------------
 
@@ -578,7 +583,8 @@ class Handshaker:
         return link.plan.start_timeout_s or self._context.limits.start_timeout_s
 
     def handle_start_timeout(self, link: Link) -> None:
-        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started"
+        more = f"{link.plan.names.start_timeout} gives it more"
+        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started; {more}"
         if link.plan.id in self.addresses and link.upstream.state in STARTING:
             self._receive_failed_address(link, reason)
         link.router.lose(link, reason)
@@ -587,7 +593,7 @@ class Handshaker:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another
         way."""
         error = error_in(cause)
-        link.handshake.receive_words(words_in(cause))
+        link.handshake.receive_words(first_words_in(cause))
         if purpose == "discover":
             if self._discover_again(link, error):
                 return True
@@ -631,6 +637,13 @@ class Handshaker:
             UpstreamSessionState.READY,
         ):
             self.listen(link)
+
+
+def _with_words(reason: str, words: str) -> str:
+    """Returns why a server was lost, and what it said in its refusal."""
+    if not words or words in reason:
+        return reason
+    return f"{reason}{' It' if reason.endswith('?') else '; it'} says: {words!r}"
 
 
 def _adapted(link: Link, handshake: bytes) -> bytes:

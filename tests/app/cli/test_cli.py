@@ -954,7 +954,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     [
         ({"servers": []}, "servers: no server here or in mcpServers, expected at least one server"),
         ({"servers": [{"id": "a", "upstream": {"comand": ["x"]}}]}, r"servers\[0\].upstream.*comand.*command"),
-        ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
+        ({"core": {"port": "high"}, "servers": []}, "core.port: got .*high.*, expected"),
         (
             {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
             r"servers\[0\].upstream: got header Host, which is set for each request",
@@ -968,7 +968,7 @@ def test_a_bad_configuration_is_named_with_file_and_key(
     path.write_text(json.dumps(document))
     code, out, err = inside(command, str(path))
     assert (code, out) == (2, "")
-    assert err.startswith(f"isthmus: {path}: ")
+    assert err.startswith(f"isthmus: {path}:1: ")
     assert re.search(complaint, err)
 
 
