@@ -39,6 +39,7 @@ NEITHER: Final = "neither command nor url"
 _SECRET: Final = re.compile(
     r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.request_state_keys\b"
 )
+_BARE: Final = re.compile(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*")
 FORMATS: Final = ("yaml", "toml", "json")
 
 
@@ -423,7 +424,11 @@ def _as_list(value: object, key: str) -> str:
 
 
 def _item(text: str) -> str:
-    return text if re.fullmatch(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*", text) else json.dumps(text)
+    return (
+        text
+        if re.fullmatch(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*", text)
+        else json.dumps(text)
+    )
 
 
 def without_credentials(url: str) -> str:

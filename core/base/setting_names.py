@@ -18,8 +18,6 @@ class SettingNames(msgspec.Struct, frozen=True):
         proxy: the proxy that a server is reached through.
         certificate: the file of the listener's certificate.
         certificate_key: the file of its private key.
-        start_timeout: the time that a server has to start.
-        file_size: the largest file that a client may upload.
     """
 
     headers: str = "upstream.headers or upstream.auth, or come from clients with upstream.pass_headers"
@@ -29,8 +27,6 @@ class SettingNames(msgspec.Struct, frozen=True):
     proxy: str = "upstream.proxy"
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
-    start_timeout: str = "start_timeout_seconds"
-    file_size: str = "uploads.max_file_bytes"
 
 
 KEYS: Final = SettingNames()
@@ -43,7 +39,10 @@ OPTIONS: Final = SettingNames(
     proxy="--proxy",
     certificate="--tls-certificate",
     certificate_key="--tls-key",
-    start_timeout="start_timeout_seconds in a configuration file",
-    file_size="uploads.max_file_bytes in a configuration file",
 )
 """The names in the command line of `isthmus wrap`."""
+
+MORE_TIME: Final = "start_timeout_seconds in the configuration gives it more"
+"""What mends a start that takes too long."""
+LARGER_FILES: Final = "uploads.max_file_bytes in the configuration allows larger ones"
+"""What mends an upload that is too large."""

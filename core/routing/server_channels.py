@@ -38,8 +38,8 @@ from ..wire.http.failure import (
     TOO_MANY_REQUESTS,
     denies_session,
     describe,
-    first_words_in,
     error_in,
+    first_words_in,
 )
 from ..wire.websocket import GOING_AWAY
 from .dispatcher import Dispatcher, UpRole, is_current, related_of

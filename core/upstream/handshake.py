@@ -19,6 +19,7 @@ from ..base.events import Cause, End
 from ..base.ids import ChannelId
 from ..base.plan import Kind
 from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
+from ..base.setting_names import MORE_TIME
 from ..bridge.discovery import served_revisions, to_initialize_result
 from ..bridge.request_meta import add, own_envelope
 from ..bridge.task_support import TaskAbilities, server_abilities
@@ -583,8 +584,7 @@ class Handshaker:
         return link.plan.start_timeout_s or self._context.limits.start_timeout_s
 
     def handle_start_timeout(self, link: Link) -> None:
-        more = f"{link.plan.names.start_timeout} gives it more"
-        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started; {more}"
+        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started; {MORE_TIME}"
         if link.plan.id in self.addresses and link.upstream.state in STARTING:
             self._receive_failed_address(link, reason)
         link.router.lose(link, reason)

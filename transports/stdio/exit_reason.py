@@ -77,7 +77,7 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
         words = program.split()
         if len(words) > 1:
             apart = json.dumps(words, ensure_ascii=False)
-            return f"command {program!r} does not exist: it is read as one word, spaces too; write its words apart, {apart}"
+            return f"command {program!r} does not exist: it is read as one word; write its words apart, {apart}"
         if "/" in program:
             return f"command {program!r} does not exist, or what its #! line names; correct the path"
         if shutil.which(program, path=path) is not None:

@@ -60,7 +60,7 @@ def test_the_start_timeout_is_that_of_the_plan_or_else_of_the_limits(
     assert not world.messages(channel)
     world.wait(0.1)
     verb = "started" if kind is Kind.PIPE else "connected to"
-    reason = f"it did not answer within {wait_s:g} s of being started"
+    reason = f"it did not answer within {wait_s:g} s of being started; start_timeout_seconds in the configuration gives it more"
     assert error_message(world, channel) == f"the server could not be {verb}: {reason}"
 
 
