@@ -226,5 +226,6 @@ def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
     if match is None or int(match[3]) > 65535:
         expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
-        raise ConfigError(f"got --listen {text}, expected {expected}")
+        near = f"; did you mean --listen {DEFAULT_HOST}:{text}?" if text.isdecimal() and int(text) <= 65535 else ""
+        raise ConfigError(f"got --listen {text}, expected {expected}{near}")
     return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False

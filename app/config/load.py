@@ -42,6 +42,7 @@ _OWN_KEYS: Final = {
 }
 """The top-level keys of our form, each with the keys that it may have."""
 MCP_SERVERS: Final = "Servers, by name, in the form that MCP clients use."
+_SERVERS: Final = "expected servers, as in mcpServers: {time: {command: uvx, args: [mcp-server-time]}}"
 _PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
 
 
@@ -122,13 +123,14 @@ class Source:
         self._format = format
         self.path = path
         self.notes: list[str] = []
+        if not text.strip():
+            raise self._error(f"got an empty file, {_SERVERS}")
         try:
             self._document = parse(text, format)
         except MalformedDocument as error:
             raise self._error(f"not {format.upper()}: {error}", error.line) from error
-        if self._document is None or not text.strip():
-            right = "expected servers, as in mcpServers: {time: {command: uvx, args: [mcp-server-time]}}"
-            raise self._error(f"got {'an empty file' if not text.strip() else 'a file without keys'}, {right}")
+        if self._document is None:
+            raise self._error(f"got a file without keys, {_SERVERS}")
         self._is_endpoints = format == "toml" and is_endpoints_file(self._document)
         self._recognized = None if self._is_endpoints else self._recognize()
         self._is_adapter = self._recognized is None and remote_mcp_adapter.is_adapter_file(self._document)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -38,9 +38,10 @@ from command import (
     until,
 )
 from each_row import each_row
+from in_process import Inside
 from isthmus.app.base import logs
 from isthmus.app.base.version import DESCRIPTION
-from isthmus.app.cli import checking, cli, serving
+from isthmus.app.cli import checking, serving
 from isthmus.app.cli.targets import id_of
 from isthmus.app.commands import banner, demo, describe_eras
 from isthmus.app.commands.check_adapters import misfits
@@ -82,30 +83,6 @@ COMMANDS = (
     "demo",
     "schema",
 )
-
-
-Inside = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Inside]:
-    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. Only for commands that
-    start nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(arguments)
-        assert isinstance(exited.value.code, int)
-        captured = capsys.readouterr()
-        return exited.value.code, captured.out.rstrip(), captured.err.strip()
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
 
 
 def configuration(folder: Path, servers: list[Json], **sections: Json) -> Path:

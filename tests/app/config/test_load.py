@@ -796,7 +796,9 @@ REFUSED = {
     consumer("file_path_argument: 'a[0]'"): [f'{AT}.file_path_argument: got "a[0]"', "[*] for the items of a list"],
     consumer("file_path_argument: [a, 'b c']"): [f'{AT}.file_path_argument[1]: got "b c"'],
     consumer("file_path_argument: []"): [f"{AT}.file_path_argument: got a list of 0, expected at least one"],
-    consumer("file_path_argument: {a: b}"): [f"{AT}.file_path_argument: got keys with values, expected text, or a list"],
+    consumer("file_path_argument: {a: b}"): [
+        f"{AT}.file_path_argument: got keys with values, expected text, or a list"
+    ],
     consumer("file_path_argument: [1]"): [f"{AT}.file_path_argument[0]: got 1, expected text (in quotes)"],
     consumer("file_path_argument: a, deliver: path, uri_prefix: true"): [
         f'{AT}.deliver: got "path", expected file_uri, for uri_prefix is true; or no uri_prefix'
