@@ -166,7 +166,11 @@ def test_uploads_with_mistakes(gateway: str) -> None:
 def test_arguments_with_mistakes(gateway: str) -> None:
     session = Session(gateway)
     mends = "To pass a file: call box_put_file with its content, or box_get_upload_url"
-    for given in ("/etc/hosts", "upload://sessions/x/y", f"upload://sessions/{session.id}/{'0' * 32}"):
+    unknown = f"upload://sessions/{session.id}/{'0' * 32}"
+    for given, seen in (
+        ("/etc/hosts", 'Argument text: got "/etc/hosts", expected an upload handle'),
+        ("upload://sessions/x/y", 'Argument text: got "upload://sessions/x/y", expected an upload handle'),
+        (unknown, f"Unknown upload handle {unknown}: it has expired"),
+    ):
         said = session.call("echo", text=given)
-        print(said)
-        assert said.startswith(f'Argument text: got "{given}", expected an upload handle') and mends in said
+        assert said.startswith(seen) and mends in said
