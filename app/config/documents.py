@@ -35,7 +35,7 @@ KEYS_WITH_VALUES: Final = "keys with values"
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
 NEITHER: Final = "neither command nor url"
-"""What is seen of a server without a way to it. Nothing is said of it where one of its keys is a misspelt way."""
+"""A server without a way to it. Nothing is said of it where one of its keys is a misspelt way."""
 _SECRET: Final = re.compile(
     r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.request_state_keys\b"
 )

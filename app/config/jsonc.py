@@ -31,7 +31,7 @@ _WORDS: Final = {
     "Expecting ':' delimiter": "expected a colon after the key",
     "Extra data": "expected the end of the file, for its brackets are all closed",
 }
-"""What is right where the parser of the standard library stopped, by its message."""
+"""The right text where the parser of the standard library stopped, by its message."""
 
 
 class MalformedJson(ValueError):

@@ -26,7 +26,7 @@ _WORDS: Final = (
     ("found character '`'", "got ` before a text; write the text in quotes"),
     ("found character '%'", "got % before a text; write the text in quotes"),
 )
-"""What was seen, what is right and what mends it, by what the parser says."""
+"""The words for what was seen, what is right and what mends it, by the beginning of what the parser says."""
 
 
 class MalformedYaml(ValueError):
@@ -65,7 +65,7 @@ def yaml_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _add_lines(node: yaml.Node | None, key: str, lines: dict[str, int], above: list[yaml.Node]) -> None:
+def _add_lines(node: yaml.Node | None, key: str, lines: dict[str, int], above: list[yaml.Node | None]) -> None:
     if any(one is node for one in above):  # a document may hold itself
         return
     inside = []

@@ -43,6 +43,6 @@ OPTIONS: Final = SettingNames(
 """The names in the command line of `isthmus wrap`."""
 
 MORE_TIME: Final = "start_timeout_seconds in the configuration gives it more"
-"""What mends a start that takes too long."""
+"""The words for a start that takes too long."""
 LARGER_FILES: Final = "uploads.max_file_bytes in the configuration allows larger ones"
-"""What mends an upload that is too large."""
+"""The words for an upload that is too large."""

@@ -141,7 +141,7 @@ def form(field: str = "file", size: int = 5) -> bytes:
 
 
 def upload(url: str, body: bytes, content_type: str = "multipart/form-data; boundary=b") -> str:
-    """What is said of an upload."""
+    """Returns the complaint about an upload; empty if it was taken."""
     return str(request("POST", url, body, {"Content-Type": content_type})[1].get("detail", ""))
 
 
@@ -165,7 +165,7 @@ def test_uploads_with_mistakes(gateway: str) -> None:
 
 def test_arguments_with_mistakes(gateway: str) -> None:
     session = Session(gateway)
-    mends = "To pass a file: call box_put_file with its content, or box_get_upload_url"
+    mends = "box_get_upload_url and POST the file to the upload_url it gives"
     unknown = f"upload://sessions/{session.id}/{'0' * 32}"
     for given, seen in (
         ("/etc/hosts", 'Argument text: got "/etc/hosts", expected an upload handle'),
