@@ -110,7 +110,7 @@ def check_usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Pro
         Endpoint(url, tuple(headers.items()))
     except ValueError as error:  # its text is "got …, expected …", or only what is wrong
         problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
-        yield Problem(key, right or "others", problem)
+        yield Problem(key, right, problem)
 
 
 def _proxy(key: str, proxy: str, url: str) -> Iterator[Problem]:

@@ -736,7 +736,7 @@ REFUSED = {
     upstream('url: "http://h/\\tx"'): ["without spaces and control characters"],
     upstream("url: 'http://h', headers: {'A b': c}"): ["servers[0].upstream.headers.A b: got the name 'A b'"],
     upstream("url: 'http://h', headers: {Host: x}"): [
-        "servers[0].upstream: got header Host, which is set for each request, expected others only"
+        "servers[0].upstream: got header Host, which is set for each request; leave it out"
     ],
     upstream("url: 'http://h', headers: {A: ☂}"): ["servers[0].upstream: the value of header A has characters that no"],
     upstream("command: [x], pass_headers: [A]"): ["servers[0].upstream.pass_headers: got a list of 1, expected pass_h"],
