@@ -37,11 +37,11 @@ def _json_lines(text: str) -> dict[str, int]:
         elif is_object and part.lastgroup == "string" and before in ("{", ","):
             name = json.loads(word)
             key = f"{prefix}.{name}" if prefix else name
-            lines[key] = line
+            lines.setdefault(key, line)
         elif word not in (",", ":"):
             if containers and not is_object:
                 key = f"{prefix}[{count}]"
-                lines[key] = line
+                lines.setdefault(key, line)
                 containers[-1] = (prefix, False, count + 1)
             if word in ("{", "["):
                 containers.append((key, word == "{", 0))
