@@ -14,9 +14,9 @@ from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
 from .running_arguments import add_files, add_looking_after, add_tasks
 from .serving_arguments import add_check_and_convert, add_serve, add_wrap
-from .targets import how_to_wrap
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
 from .version import ShowVersion
+from .wrong_targets import how_to_wrap
 
 
 def token_of(given: str | None) -> str | None:

@@ -19,15 +19,10 @@ from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
 from ..config.value_checks import UNIX_PATH_MAX_BYTES
 from ..config.value_types import ID_PATTERN
+from .wrong_targets import explain_command, explain_target
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
-
-
-def how_to_wrap(program: str, *, has_more: bool) -> str:
-    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # the value of an option may have been taken for a target
-        program = "COMMAND"
-    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
 
 SERVER_FORM: Final = "[NAME=]URL or [NAME=]'COMMAND ARG …'"
@@ -107,7 +102,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
         known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
         if not re.match(known, url):
             if "://" not in url:
-                raise ConfigError(f"got no URL; {how_to_wrap(url, has_more=False)}")
+                raise ConfigError(explain_target(url))
             expected = "http(s)://… or ws(s)://…"
             if not options.no_inspect:
                 expected = "http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…"
@@ -147,6 +142,8 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
     for option, value in _url_options(options):
         if value:
             raise ConfigError(f"got {option} with a command, expected it with a URL only")
+    if wrong := explain_command(command):
+        raise ConfigError(wrong)
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)
@@ -229,5 +226,6 @@ def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
     if match is None or int(match[3]) > 65535:
         expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
-        raise ConfigError(f"got --listen {text}, expected {expected}")
+        near = f"; did you mean --listen {DEFAULT_HOST}:{text}?" if text.isdecimal() and int(text) <= 65535 else ""
+        raise ConfigError(f"got --listen {text}, expected {expected}{near}")
     return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False

@@ -41,3 +41,8 @@ OPTIONS: Final = SettingNames(
     certificate_key="--tls-key",
 )
 """The names in the command line of `isthmus wrap`."""
+
+MORE_TIME: Final = "start_timeout_seconds in the configuration gives it more"
+"""The words for a start that takes too long."""
+LARGER_FILES: Final = "uploads.max_file_bytes in the configuration allows larger ones"
+"""The words for an upload that is too large."""

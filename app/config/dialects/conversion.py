@@ -123,7 +123,7 @@ class _Conversion:
                     if self._is_foreign(place, name):
                         self._findings.ignored.append(key)
                     else:
-                        self._findings.refuse_type(key, "a mapping of keys to values", value)
+                        self._findings.refuse_type(key, "keys with values", value)
                     continue
                 is_listed = place.kind.endswith("[]")
                 entry = Entry(name, key, value, self._client, is_listed=is_listed)

@@ -87,7 +87,7 @@ class Entry:
         if row is None:
             near = nearest(name)
             if near is not None:
-                findings.refuse(at, f"{near} (the nearest known key)", "unknown key")
+                findings.refuse(at, "", "unknown key", f"did you mean {near}?")
             else:
                 findings.ignored.append(at)
             return

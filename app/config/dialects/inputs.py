@@ -18,7 +18,7 @@ def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findin
         if isinstance(value, list):
             found |= {one.id: one for one in _listed(key, value, findings)}
         elif value is not None:
-            findings.refuse_type(key, "a list of mappings, each with an id", value)
+            findings.refuse_type(key, "a list, each entry with an id", value)
     for id in given:
         if id not in found:
             near = difflib.get_close_matches(id, found, n=1)
@@ -30,7 +30,7 @@ def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findin
 def _listed(key: str, entries: list[object], findings: Findings) -> Iterator[Input]:
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
-            findings.refuse(f"{key}[{i}]", "a mapping with an id that is text", "got another value")
+            findings.refuse(f"{key}[{i}]", "an entry with an id that is text", "got another value")
             continue
         options = entry.get("options")
         listed = [one.get("value") if isinstance(one, dict) else one for one in options or ()]

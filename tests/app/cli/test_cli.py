@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -38,9 +38,10 @@ from command import (
     until,
 )
 from each_row import each_row
+from in_process import Inside
 from isthmus.app.base import logs
 from isthmus.app.base.version import VERSION
-from isthmus.app.cli import checking, cli, serving
+from isthmus.app.cli import checking, serving
 from isthmus.app.cli.targets import id_of
 from isthmus.app.cli.version import EXTRAS
 from isthmus.app.commands import banner, demo, describe_eras
@@ -84,30 +85,6 @@ COMMANDS = (
     "schema",
     "completion",
 )
-
-
-Inside = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Inside]:
-    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. Only for commands that
-    start nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(arguments)
-        assert isinstance(exited.value.code, int)
-        captured = capsys.readouterr()
-        return exited.value.code, captured.out.rstrip(), captured.err.strip()
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
 
 
 def configuration(folder: Path, servers: list[Json], **sections: Json) -> Path:
@@ -221,7 +198,6 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
-        (("wrap", "npx"), "isthmus: got no URL; to wrap a command, write -- before it: isthmus wrap -- npx"),
         (("wrap", "npx", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "npx", "-y", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
@@ -294,17 +270,11 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
         (("wrap", "--env", "=b", "--", "cmd"), "got --env without a name, expected NAME=VALUE"),
-        (("wrap", "--listen", "8932", "--", "cmd"), "got --listen 8932, expected HOST:PORT, such as 127.0.0.1:8932"),
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
         (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
         (("wrap", "--allow-host", "http://a.test", "--", "cmd"), "got --allow-host 'http://a.test', expected a name"),
-        (
-            ("serve",),
-            "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
-            "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
-        ),
         (
             ("check",),
             "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
@@ -333,15 +303,12 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             ("wrap", "--server", "ftp://h"),
             "got the URL ftp://h, expected http(s)://…, sse+http(s)://…, ws(s)://… or un",
         ),
-        (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
-        (("serve", "isthmus.ini"), "isthmus.ini: got the ending '.ini', expected one of .yaml, .yml, .toml, .json"),
         (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),
         (("check", "--", "cmd"), "got a command after --, which `isthmus check` does not take"),
         (("demo", "--", "cmd"), "got a command after --, which `isthmus demo` does not take"),
         (("ps", "--", "cmd"), "got a command after --, which `isthmus ps` does not take"),
         (("start", "a", "--", "cmd"), "got a command after --, which `isthmus start` does not take"),
         (("stop",), "isthmus stop: error: the following arguments are required: ID"),
-        (("ps", "--url", "127.0.0.1:8932"), "got --url 127.0.0.1:8932, expected http(s)://HOST:PORT"),
         (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
@@ -457,16 +424,6 @@ def test_a_screen_of_another_alphabet_gets_escapes() -> None:
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
-
-
-def test_check_shows_the_output_of_a_server_that_did_not_start(tmp_path: Path) -> None:
-    shell = {"usage": "echo usage: FILE; exit 2", "slow": "echo listening on port 1 >&2; exec sleep 60"}
-    servers = [{"id": id, "upstream": {"command": ["sh", "-c", line]}} for id, line in shell.items()]
-    configuration(tmp_path, [{**server, "start_timeout_seconds": 1} for server in servers])
-    code, out, _ = run("check", cwd=tmp_path)
-    assert code == 1
-    assert "exited with code 2; it wrote what is no message: 'usage: FILE'\n" in out
-    assert "did not answer within 1 s of being started; last stderr: listening on port 1\n" in out
 
 
 def test_check_shows_the_response_of_a_server_of_another_transport(tmp_path: Path) -> None:
@@ -936,47 +893,6 @@ def test_an_argument_that_the_schema_rules_out_is_named(
 )
 def test_a_wrapped_command_gets_a_telling_name(target: list[str], id: str) -> None:
     assert id_of(target) == id
-
-
-def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
-    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "txt"}
-    servers: list[Json] = [
-        {"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]},
-        {"id": "gone", "upstream": {"command": ["nosuchcommand"]}},
-        {"id": "far", "upstream": {"url": "http://127.0.0.1:9/mcp"}},
-    ]
-    code, out, err = run("check", str(configuration(tmp_path, servers)))
-    assert (code, err) == (1, "")  # the failure is reported once
-    lacks = "WARNING artifact_producer names the"
-    assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
-    assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
-    assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
-    assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
-    assert out.endswith("not all is wired: see above")
-
-
-@pytest.mark.parametrize("command", ["check", "serve"])
-@pytest.mark.parametrize(
-    "document, complaint",
-    [
-        ({"servers": []}, "servers: no server here or in mcpServers, expected at least one server"),
-        ({"servers": [{"id": "a", "upstream": {"comand": ["x"]}}]}, r"servers\[0\].upstream.*comand.*command"),
-        ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
-        (
-            {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
-            r"servers\[0\].upstream: got header Host, which is set for each request",
-        ),
-    ],
-)
-def test_a_bad_configuration_is_named_with_file_and_key(
-    document: Json, complaint: str, command: str, tmp_path: Path, inside: Inside
-) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(document))
-    code, out, err = inside(command, str(path))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"isthmus: {path}: ")
-    assert re.search(complaint, err)
 
 
 # --- wrap and serve -------------------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ def test_every_dialect_has_a_sample() -> None:
 REFUSED: list[tuple[Json, str]] = [
     (
         of(CLOCK | {"env": {"K": "${UNSET}"}}),
-        "mcpServers.a.env.K: got a value of type str, expected the environment variable UNSET",
+        "mcpServers.a.env.K: the environment variable UNSET is not set; set it",
     ),
     (of(CLOCK | {"args": ["${A:-${B}}"]}), "mcpServers.a.args[0]: got ${ without its }, expected a closing }"),
     (of(CLOCK | {"args": ["${config:x}"]}), "mcpServers.a.args[0]: got ${config:x}, expected ${NAME}"),
@@ -359,7 +359,7 @@ REFUSED: list[tuple[Json, str]] = [
     (of(CLOCK | {"include_tags": ["x"]}), "mcpServers.a.include_tags: got a key that Isthmus cannot honour"),
     (of(CLOCK | {"transport": "stdio", "tools": {"t": {"name": "n"}}}), "mcpServers.a.tools.t.name: got a change"),
     (of({"url": URL, "headers": {"X": "{{USER}}"}}, mcpSettings={}), "mcpServers.a.headers.X: got {{USER}}"),
-    (of({"comand": "x"}), "mcpServers.a.comand: unknown key, expected command (the nearest known key)"),
+    (of({"comand": "x"}), "mcpServers.a.comand: unknown key; did you mean command?"),
     (of(CLOCK | {"timeout": 0}), "mcpServers.a.timeout: got 0, expected a number above 0"),
     (of(CLOCK | {"timeout": "soon"}), "mcpServers.a.timeout: got text, expected a number above 0"),
     (of(CLOCK | {"url": URL}), "mcpServers.a: both command and url"),
@@ -367,14 +367,14 @@ REFUSED: list[tuple[Json, str]] = [
     (of({"type": "pigeon", "url": URL}), "mcpServers.a.type: got 'pigeon', expected stdio, http, streamable-http"),
     (of(CLOCK | {"disabled": True}), "mcpServers: every server is disabled"),
     (of(CLOCK | {"disabled": "maybe"}), "mcpServers.a.disabled: got text, expected true or false"),
-    ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected a mapping"),
+    ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected keys with values"),
     (
         {"registry": {"a": {"image": "x"}}},
         "registry: none is left, expected at least one server that Isthmus can start",
     ),
     (of({"url": URL, "client_header_forwarding": {"enabled": True, "whitelist": ["X-*"]}}), "whitelist[0]: got 'X-*'"),
     (of(CLOCK, mcpProxy={"addr": "here"}), "mcpProxy.addr: got another text, expected HOST:PORT"),
-    (of(CLOCK, core={"prot": 1}), "core.prot: unknown key, expected port (the nearest known key)"),
+    (of(CLOCK, core={"prot": 1}), "core.prot: unknown key; did you mean port?"),
 ]
 
 

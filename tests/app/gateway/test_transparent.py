@@ -289,7 +289,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(forwarding={"deny": ["x:"]}), "servers[0].forwarding.deny[0]: got"),
         (far(forwarding={"set": {"Host": "x"}}), "servers[0].forwarding.set: got header Host"),
         (far(forwarding={"set": {"X": "a\nb"}}), "servers[0].forwarding.set.X: got"),
-        (far(forwarding={"dny": []}), "deny (the nearest known key)"),
+        (far(forwarding={"dny": []}), "did you mean deny?"),
         (
             {"upstream": {"url": "https://h", "era": "stateless"}, "inspect": False},
             "expected auto with inspect: false: clients are not served in another era",
