@@ -14,6 +14,7 @@ from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
 from .running_arguments import add_files, add_looking_after, add_tasks
 from .serving_arguments import add_check_and_convert, add_serve, add_wrap
+from .suggestions import SuggestingParser
 from .targets import how_to_wrap
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
 
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
     shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
-    isthmus = argparse.ArgumentParser(
+    isthmus = SuggestingParser(
         prog="isthmus",
         parents=[shared],
         description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
@@ -109,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     ):
         commands.add_parser(name, parents=[shared], help=as_help(about), description=about)
     for each in (*commands.choices.values(), *verbs):
-        each.set_defaults(complain=each.error)  # so that errors show the command's own usage
+        each.set_defaults(parser=each)  # so that errors show the command's own usage
     return isthmus
 
 
@@ -120,4 +121,5 @@ def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list
     if target is not None and "://" not in target:
         if not is_option or arguments.index(target) < arguments.index(first):
             return how_to_wrap(target, has_more=True)
-    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+    option = first.partition("=")[0]
+    return f"unknown option {option}{options.parser.option_hint(option)}" if is_option else "too many arguments"

@@ -33,7 +33,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
     if unknown:
-        options.complain(why_unknown(options, unknown, arguments))
+        options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         return _COMMANDS[options.command](options, command)
