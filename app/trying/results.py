@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ...core.files.store.filenames import safe_filename, suffix_of
+from ...core.files.store.filenames import safe_filename, with_suffix
 from ..base.output import plain
 from ..base.sizes import format_size
 from .schemas import Json
@@ -137,8 +137,7 @@ def _artifacts(meta: object, known: set[str]) -> Iterator[File]:
 
 def _named(name: str, mime: str) -> str:
     """Returns a name for a file in a folder of the user, with a suffix if its type has one."""
-    safe = safe_filename(name, "file").lstrip(".") or "file"
-    return safe if "." in safe else f"{safe}{suffix_of(mime) or ''}"
+    return with_suffix(safe_filename(name, "file"), mime)
 
 
 def _name_in(uri: str) -> str:
