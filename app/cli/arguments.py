@@ -17,6 +17,7 @@ from .serving_arguments import add_check_and_convert, add_serve, add_wrap
 from .suggestions import SuggestingParser
 from .targets import how_to_wrap
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
+from .trying_arguments import add_trying
 
 
 def token_of(given: str | None) -> str | None:
@@ -91,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     add_serve(commands.add_parser, [shared, trace, quiet, open_access, inputs])
     add_wrap(commands.add_parser, [shared, trace, quiet, open_access])
     add_check_and_convert(commands.add_parser, [shared, inputs])
+    add_trying(commands.add_parser, [shared, inputs])
     running = argparse.ArgumentParser(add_help=False)
     add_running(running)
     add_looking_after(commands.add_parser, shared, running)

@@ -14,6 +14,7 @@ from . import config_files, serving
 from .arguments import parser, why_unknown
 from .checking import check
 from .run import DONE, FAILED, USAGE, complain, no_command, run
+from .trying_arguments import VERBS, take_words
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -32,7 +33,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
-    if unknown:
+    if unknown := take_words(options, unknown):
         options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
@@ -72,6 +73,12 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
     from .replay import replay  # late: its imports would slow every other command
 
     return DONE if replay(options, command) else FAILED
+
+
+def _try(options: argparse.Namespace, command: list[str]) -> int:
+    from .trying import try_server  # late: its imports would slow every other command
+
+    return try_server(options, command)
 
 
 def _vendor(options: argparse.Namespace, command: list[str]) -> int:
@@ -173,6 +180,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "login": _login,
     "logout": _logout,
     "auth": _auth,
+    **dict.fromkeys(VERBS, _try),
 }
 
 

@@ -2,7 +2,8 @@
 
 Any number of requests may be in flight in one session, up to the engine's own limits. Server requests, such as
 sampling, need a client with a person or a model behind it: they are refused, except for `ping`, unless the session has
-somebody who takes them. Notifications are ignored likewise, except that `notifications/tools/list_changed` clears the known tools.
+a function that takes them. Notifications are ignored likewise, except that `notifications/tools/list_changed` clears
+the known tools.
 """
 
 from __future__ import annotations
