@@ -57,19 +57,19 @@ def read_words(texts: Sequence[str], arguments: Arguments) -> list[Word]:
     return words
 
 
-def build(words: Sequence[Word], schema: object, content: Callable[[Word], str] | None, given: Json) -> Json:
+def build(words: Sequence[Word], schema: object, content: Callable[[Word], str] | None, given: Json | None) -> Json:
     """Returns the arguments of a call as a JSON object.
 
     Args:
         schema: the tool's input schema.
         content: returns the text that stands for a file; None: files are not read, and their arguments are null.
-        given: arguments that are known already. They are taken as they are.
+        given: arguments that are known already, which are taken as they are: then none is missed.
 
     Raises:
         Problems: an argument is unknown, of another type, given twice, or missing.
     """
     arguments = arguments_of(schema)
-    built: Json = {**given}
+    built: Json = {**(given or {})}
     problems: list[str] = []
     listed: set[tuple[str, ...]] = set()
     for word in words:
@@ -84,12 +84,12 @@ def build(words: Sequence[Word], schema: object, content: Callable[[Word], str] 
             value = _value(word, argument, content)
         except Misfit as misfit:
             problems.append(f"{word.name}: {misfit}")
-            continue
+            value = None
         if not _put(built, path, value, is_more=path in listed):
             problems.append(f"{word.name} is given twice")
         if argument.has("array") and isinstance(value, list):
             listed.add(path)
-    if not given:
+    if given is None:
         problems += [f"{name} is missing" for name in arguments.required if name not in built]
     if problems:
         raise Problems(problems)

@@ -191,14 +191,14 @@ async def _arguments(
     takes = takers(tool, put)
     try:
         words = read_words(texts, arguments_of(schema))
-        built = build(words, schema, None, given or {})
+        built = build(words, schema, None, given)
         if not any(word.file for word in words):
             return built
         contents: dict[Word, str] = {}
         for word in words:
             if word.file and word not in contents:
                 contents[word] = await _content(session, word, put, is_taken=word.name in takes)
-        return build(words, schema, contents.__getitem__, given or {})
+        return build(words, schema, contents.__getitem__, given)
     except Problems as problems:
         lines = [f"{tool['name']}: {line}" for line in problems.lines]
         known = argument_lines(schema, columns()) or [f"  {tool['name']} takes no arguments"]

@@ -47,15 +47,13 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     column = min(max((len(name) for name, _ in rows), default=0), NAME_MAX_COLUMNS)
     lines = []
     for name, about in rows:
-        room = max(width - column - 4, 20)
+        is_long = len(name) > column
+        indent = " " * (6 if is_long else column + 4)
+        room = max(width - len(indent), 20)
         wrapped = textwrap.wrap(about, room, max_lines=LINES_MAX, placeholder=" …")
-        indent = " " * (column + 4)
-        if len(name) > column or not wrapped:
-            lines.append(f"  {name}")
-            lines += [indent + line for line in wrapped]
-            continue
-        lines.append(f"  {name.ljust(column)}  {wrapped[0]}")
-        lines += [indent + line for line in wrapped[1:]]
+        first = "" if is_long or not wrapped else wrapped.pop(0)
+        lines.append(f"  {name.ljust(column)}  {first}".rstrip())
+        lines += [indent + line for line in wrapped]
     return lines
 
 

@@ -41,9 +41,9 @@ async def ask_on_terminal(prompt: str) -> str | None:
     return line.decode(errors="replace").rstrip("\n")
 
 
-async def answer_elicitation(params: Json, ask: Ask, say: Callable[[str], None]) -> bytes:
+async def answer_elicitation(server: str, params: Json, ask: Ask, say: Callable[[str], None]) -> bytes:
     """Returns the result of an `elicitation/create`: what the person enters. The end of input declines."""
-    say(f"asks: {plain(str(params.get('message', '')))}")
+    say(f"{server} asks: {plain(str(params.get('message', '')))}")
     if params.get("mode") == "url":
         say(f"  {plain(str(params.get('url', '')))}")
         opened = await ask("  open this page yourself, then press Enter; Ctrl-D declines: ")
@@ -70,10 +70,13 @@ async def answer_elicitation(params: Json, ask: Ask, say: Callable[[str], None])
 
 def prompt_of(field: Argument) -> str:
     """Returns the prompt of a field, with what it means on a line before it."""
-    title = next((one["title"] for one in field.schemas if isinstance(one.get("title"), str)), "")
+    title = next(
+        (one["title"] for one in field.schemas if isinstance(one.get("title"), str) and "const" not in one), ""
+    )
     about = " ".join(f"{title + ': ' if title and field.about else title}{field.about}".split())
     default = field.default
-    end = "" if default is None else f" [{plain(text_of(default))}]"
+    shown = ", ".join(map(text_of, default)) if isinstance(default, list) else text_of(default)
+    end = "" if default is None else f" [{plain(shown)}]"
     needed = ", required" if field.is_required and default is None else ""
     lines = f"  {plain(about)}\n" if about else ""
     return f"{lines}  {plain(field.name)} ({plain(field.label)}{needed}){end}: "

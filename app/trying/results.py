@@ -89,8 +89,8 @@ def _add_block(block: Json, origin: str, texts: list[str], files: list[File]) ->
     match block.get("type"):
         case "text" if isinstance(block.get("text"), str):
             texts.append(block["text"])
-        case "image" | "audio" as kind:
-            files.append(_file(block.get("data"), block.get("mimeType"), f"{origin}-{kind}"))
+        case "image" | "audio":
+            files.append(_file(block.get("data"), block.get("mimeType"), origin))
         case "resource" if isinstance(block.get("resource"), dict):
             _add_resource(block["resource"], origin, texts, files)
         case "resource_link" if isinstance(block.get("uri"), str):

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 STEPS_MAX: Final = 200
 """Schemas that are visited for one member, references included. At it: the rest is taken as absent."""
 CHOICES_SHOWN: Final = 8
+ONE_OF: Final = "one of "
 TYPES: Final = ("null", "boolean", "integer", "number", "array", "object", "string")
 """The types of JSON Schema, in the order in which a text is read as one of them."""
 
@@ -190,8 +191,8 @@ def items_of(schema: Json) -> tuple[Json, ...]:
 
 def label(schemas: tuple[Json, ...]) -> str:
     """Returns in a few words which values the alternatives allow."""
-    choices = [choice for one in schemas for choice in choices_of(one) or ()]
-    labels = [f"one of {_shown(choices)}"] if choices else []
+    choices = [_with_title(choice, one) for one in schemas for choice in choices_of(one) or ()]
+    labels = [f"{ONE_OF}{_shown(choices)}"] if choices else []
     labels += [_label(one) for one in schemas if choices_of(one) is None]
     return " or ".join(dict.fromkeys(labels))
 
@@ -200,6 +201,8 @@ def _label(schema: Json) -> str:
     kind = type_of(schema)
     if kind == "array":
         inner = label(items_of(schema))
+        if inner.startswith(ONE_OF):
+            return f"some of {inner.removeprefix(ONE_OF)}"
         return f"list of {inner}" if inner != "any value" else "list"
     form = schema.get("format")
     if isinstance(form, str) and kind == "string":
@@ -207,8 +210,15 @@ def _label(schema: Json) -> str:
     return kind or "any value"
 
 
-def _shown(choices: list[object]) -> str:
-    shown = ", ".join(map(text_of, choices[:CHOICES_SHOWN]))
+def _with_title(choice: object, schema: Json) -> str:
+    """Returns a choice, with its title if it has one of its own."""
+    title = schema.get("title")
+    has_title = "const" in schema and isinstance(title, str)
+    return f"{text_of(choice)} ({title})" if has_title else text_of(choice)
+
+
+def _shown(choices: list[str]) -> str:
+    shown = ", ".join(choices[:CHOICES_SHOWN])
     return f"{shown}, …" if len(choices) > CHOICES_SHOWN else shown
 
 

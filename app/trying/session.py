@@ -117,7 +117,7 @@ class TrySession:
         async for frame in self._questions:
             assert frame.id_raw is not None
             if frame.method != "elicitation/create":
-                self.status.say(f"{self.server} asks for a model (sampling/createMessage): refused, isthmus has none")
+                self.status.say(f"{self.server} asks for a model (sampling/createMessage): refused, there is none here")
                 self._own.refuse(frame.id_raw, _REFUSED, "this client has no model: the request is refused")
                 continue
             params = _decoded(frame.params or b"{}")
@@ -126,8 +126,9 @@ class TrySession:
                 self.status.say(f"{self.server} asks: {message}: declined, as there is no terminal to ask on")
                 self._own.answer(frame.id_raw, DECLINE)
                 continue
-            self.status.say(self.server)
-            self._own.answer(frame.id_raw, await answer_elicitation(params, ask_on_terminal, self.status.say))
+            self.status.clear()
+            result = await answer_elicitation(self.server, params, ask_on_terminal, self.status.say)
+            self._own.answer(frame.id_raw, result)
 
 
 @contextlib.asynccontextmanager
