@@ -88,7 +88,7 @@ async def show_tools(asked: Asked, name: str) -> int:
             if asked.as_json:
                 output.say_json({"tools": tools})
             else:
-                output.say("\n".join([*_heading(asked, greeting, tools), *_tools_end(asked.target)]))
+                output.say("\n".join([*_heading(asked, greeting, tools), *(_tools_end(asked.target) if tools else ())]))
             return 0
         tool = _named(tools, name, "tool", asked.endpoint)
         if asked.as_json:

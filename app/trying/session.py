@@ -53,14 +53,23 @@ class TrySession:
         self._own.leave()
 
     async def greeting(self) -> Json:
-        """Waits for the response to `initialize`, and says that it does."""
+        """Waits for the response to `initialize`, and says that it does.
+
+        Raises:
+            Refusal: the server answered with an error, or not at all.
+        """
+        failure: Refusal | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._say_waiting)
             try:
-                return _decoded(await self._own.greeting())
-            finally:
-                tasks.cancel_scope.cancel()
-                self.status.clear()
+                await self._own.greeting()
+            except Refusal as refusal:
+                failure = refusal
+            tasks.cancel_scope.cancel()
+        self.status.clear()
+        if failure is not None:
+            raise failure
+        return _decoded(await self._own.greeting())
 
     async def listed(self, method: str) -> list[Json]:
         """Returns the entries of a list that have a name or a URI; none if the server has no such list."""
