@@ -111,7 +111,8 @@ def parser() -> argparse.ArgumentParser:
         ("schema", "Print the JSON Schema of the configuration file."),
     ):
         commands.add_parser(name, parents=[shared], help=as_help(about), description=about)
-    for each in (*commands.choices.values(), *verbs):
+    parsers: list[argparse.ArgumentParser] = [*commands.choices.values(), *verbs]
+    for each in parsers:
         each.set_defaults(parser=each)  # so that errors show the command's own usage
     return isthmus
 

@@ -191,6 +191,8 @@ def _configured(options: argparse.Namespace) -> _Meant:
 
 
 def _unknown(id: str, path: str, known: Sequence[str]) -> str:
+    if re.match(r"[\w.-]+:[0-9]+(/|$)", id):
+        return f"got {id[:80]}, which is no id of a server; for a URL write http:// before it"
     if re.search(r"[\s:/\\]", id):
         return f"got a word that is no id of a server, expected one of {', '.join(known)}, http(s)://…, or -- COMMAND"
     return f"{path} has no server {id}{hint(id, known) or ', expected one of ' + ', '.join(known)}"

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from ...core.base.errors import RemoteProtocolError
+from ...transports.stdio.exit_reason import LAST_WORDS
 from ..base import output
 from ..base.errors import ConfigError, Failed
 from ..base.nearest import hint
@@ -39,7 +40,7 @@ class Asked(NamedTuple):
         as_json: print results as JSON.
         folder: where files of results are saved; "" for nowhere.
         timeout_s: how long to wait, in all.
-        last_lines: returns what the server wrote to stderr last, for messages.
+        last_lines: returns what a server wrote to stderr last, for messages; "" for nothing.
     """
 
     hub: Hub
@@ -60,20 +61,28 @@ async def within(asked: Asked, work: Callable[[TrySession, Json], Awaitable[int]
     """
     failure: Failed | ConfigError | output.OutputClosed
     async with open_session(asked.hub, asked.endpoint, asked.endpoint) as session:
+        is_up = False
         try:
             with anyio.fail_after(asked.timeout_s):
-                return await work(session, await session.greeting())
+                greeting = await session.greeting()
+                is_up = True
+                return await work(session, greeting)
         except (Refusal, RemoteProtocolError) as error:
-            text = str(error)
-            last = asked.last_lines(asked.endpoint)
-            failure = Failed(f"{asked.endpoint}: {text}{'' if last in text else f'; {last}'}")
+            failure = Failed(f"{asked.endpoint}: {_with_stderr(asked, str(error), is_up=is_up)}")
         except TimeoutError:
-            failure = Failed(f"{asked.endpoint}: no answer within {asked.timeout_s:g} s, the request is cancelled")
+            waited = f"no answer within {asked.timeout_s:g} s, the request is cancelled"
+            failure = Failed(f"{asked.endpoint}: {_with_stderr(asked, waited, is_up=is_up)}")
         except (Failed, ConfigError, output.OutputClosed) as error:
             failure = error
         finally:
             session.status.clear()
     raise failure
+
+
+def _with_stderr(asked: Asked, problem: str, *, is_up: bool) -> str:
+    """Adds what a server wrote last that did not start: it tells why."""
+    last = "" if is_up or LAST_WORDS in problem else asked.last_lines(asked.endpoint)
+    return f"{problem}; {last}" if last else problem
 
 
 # --- tools ----------------------------------------------------------------------------------------------------------
@@ -88,7 +97,8 @@ async def show_tools(asked: Asked, name: str) -> int:
             if asked.as_json:
                 output.say_json({"tools": tools})
             else:
-                output.say("\n".join([*_heading(asked, greeting, tools), *(_tools_end(asked.target) if tools else ())]))
+                end = [_tools_end(asked.target)] if tools else []
+                output.say("\n".join([*_heading(asked, greeting, tools), *end]))
             return 0
         tool = _named(tools, name, "tool", asked.endpoint)
         if asked.as_json:
@@ -126,8 +136,9 @@ async def show_all_tools(all_asked: Sequence[Asked]) -> int:
         shown = {id: {"tools": found[id]} if id in found else {"error": problems[id]} for id in order}
         output.say_json(shown)
     else:
-        lines = [line for id in order if id in headings for line in (*headings[id], "")]
-        output.say("\n".join([*lines, *_tools_end(all_asked[0].target, "ID")]))
+        lines = [line for id in order for line in headings.get(id, ())]
+        if lines:
+            output.say("\n".join([*lines, _tools_end(all_asked[0].target, "ID")]))
         for id in order:
             if id in problems:
                 output.complain(f"isthmus: {problems[id]}")
@@ -137,13 +148,16 @@ async def show_all_tools(all_asked: Sequence[Asked]) -> int:
 def _heading(asked: Asked, greeting: Json, tools: Sequence[Json]) -> list[str]:
     info = greeting.get("serverInfo")
     named = [str(info[key]) for key in ("name", "version") if info.get(key)] if isinstance(info, dict) else []
-    count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
-    return [f"{asked.endpoint}: {plain(' '.join(named))}{', ' if named else ''}{count}", *tool_table(tools, columns())]
+    first = f"{asked.endpoint}: {plain(' '.join(named))}{', ' if named else ''}{_counted(tools, 'tool')}"
+    return [first, *tool_table(tools, columns()), ""]
 
 
-def _tools_end(target: Target, id: str = "") -> list[str]:
-    words = [id, "TOOL"] if id else ["TOOL"]
-    return ["", f"arguments of a tool: {target.command('tools', words)}"]
+def _counted(entries: Sequence[Json], what: str) -> str:
+    return f"{len(entries)} {what}{'' if len(entries) == 1 else 's'}"
+
+
+def _tools_end(target: Target, id: str = "") -> str:
+    return f"arguments of a tool: {target.command('tools', [id, 'TOOL'] if id else ['TOOL'])}"
 
 
 # --- call -----------------------------------------------------------------------------------------------------------
@@ -240,7 +254,7 @@ async def read_resource(asked: Asked, uri: str) -> int:
                 return 0
             rows = [(plain(str(one.get("uri"))), _about(one)) for one in resources]
             rows += [(plain(str(one.get("uriTemplate"))), _about(one)) for one in templates]
-            counted = f"{len(resources)} resources, {len(templates)} templates"
+            counted = f"{_counted(resources, 'resource')}, {_counted(templates, 'template')}"
             output.say("\n".join([f"{asked.endpoint}: {counted}", *table(rows, columns())]))
             return 0
         try:
@@ -266,8 +280,7 @@ async def get_prompt(asked: Asked, name: str, texts: Sequence[str]) -> int:
                 output.say_json({"prompts": prompts})
                 return 0
             rows = [(_with_arguments(one), _about(one)) for one in prompts]
-            counted = f"{len(prompts)} prompt{'' if len(prompts) == 1 else 's'}"
-            output.say("\n".join([f"{asked.endpoint}: {counted}", *table(rows, columns())]))
+            output.say("\n".join([f"{asked.endpoint}: {_counted(prompts, 'prompt')}", *table(rows, columns())]))
             return 0
         prompt = _named(prompts, name, "prompt", asked.endpoint)
         as_tool = {"name": name, "inputSchema": _prompt_schema(prompt)}

@@ -26,7 +26,7 @@ COPIES_MAX: Final = 1000
 
 def put_tool(tools: Sequence[Json], tool: str) -> str:
     """Returns the name of the tool that takes files for another tool of the same server; "" if there is none."""
-    found = [
+    found: list[str] = [
         one["name"]
         for one in tools
         if one["name"].endswith(PUT_SUFFIX) and arguments_of(one.get("inputSchema")).known.keys() >= PUT_ARGUMENTS

@@ -200,7 +200,7 @@ def label(schemas: tuple[Json, ...]) -> str:
 def _label(schema: Json) -> str:
     kind = type_of(schema)
     if kind == "array":
-        inner = label(items_of(schema))
+        inner = label(tuple({} if type_of(one) == "array" else one for one in items_of(schema)))
         if inner.startswith(ONE_OF):
             return f"some of {inner.removeprefix(ONE_OF)}"
         return f"list of {inner}" if inner != "any value" else "list"

@@ -19,7 +19,7 @@ from .questions import DECLINE, answer_elicitation, ask_on_terminal, has_termina
 from .schemas import Json, text_of
 from .status_line import StatusLine
 
-ABLE: Final = {"sampling": {}, "elicitation": {"form": {}, "url": {}}}
+ABLE: Final[Json] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}}
 """The capabilities that are declared. Sampling is refused, and said: some servers show less to a client without it."""
 QUESTIONS_MAX: Final = 16
 """Questions of a server that wait for the person. At it: the next is refused."""

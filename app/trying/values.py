@@ -77,7 +77,7 @@ def _list(text: str, schema: Json) -> tuple[object, ...]:
     if text.startswith("["):
         return tuple(one for one in decoded(text) if isinstance(one, list))
     try:
-        return ([value_of(text, items_of(schema))],)
+        return ([value_of(text, [one for one in items_of(schema) if type_of(one) != "array"])],)
     except Misfit:
         return ()
 
