@@ -381,7 +381,7 @@ def read_given(text: str) -> Json:
     Raises:
         ConfigError: it is none.
     """
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         text = sys.stdin.read() if text == "-" else read_file(text).decode(errors="replace")
     try:
         found = msgspec.json.decode(text)
