@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 SIMILAR: Final = 0.6
-"""How alike two names have to be, from 0 to 1: one slip in a short word, a few in a long one."""
+"""The likeness that two names need, from 0 to 1: one slip in a short word, a few in a long one."""
 ALIKE: Final = 0.85
-"""The same for a name that may well be right, since others may know it."""
+"""A stricter one, for a name that may well be right, since others may know it."""
 
 
 def nearest(name: str, known: Iterable[str], *, similarity: float = SIMILAR) -> str | None:

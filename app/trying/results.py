@@ -34,7 +34,7 @@ class File(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name, type and size."""
+        """The name, type and size."""
         known = [self.mime, "" if self.size_bytes is None else format_size(self.size_bytes)]
         about = ", ".join(plain(one) for one in known if one)
         return f"{plain(self.uri or self.name)}{f' ({about})' if about else ''}"

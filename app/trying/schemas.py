@@ -36,7 +36,7 @@ class Argument(NamedTuple):
 
     @property
     def default(self) -> object:
-        """Its default; None if there is none, or if it is null."""
+        """The default; None if there is none, or if it is null."""
         return next((one["default"] for one in self.schemas if one.get("default") is not None), None)
 
     @property

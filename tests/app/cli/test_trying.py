@@ -83,11 +83,14 @@ def test_a_call_prints_what_the_tool_says_and_tells_the_rest_on_stderr() -> None
     ("words", "code", "said"),
     [
         (("book", "city=Atlantis"), 1, "there is no hotel"),
-        (("book", "ctiy=Rome", "nights=few"), 2, "book: unknown argument ctiy; the nearest is city\n"),
-        (("book", "ctiy=Rome", "nights=few"), 2, "book: nights: got 'few', expected integer\nbook: city is missing\n"),
-        (("book", "nights=1"), 2, "  room  one of single, double\ntry: isthmus call book city=TEXT -- "),
+        (
+            ("book", "ctiy=Rome", "nights=few"),
+            2,
+            "isthmus: book: unknown argument ctiy; the nearest is city\nbook: nights: got 'few', expected integer\n"
+            "book: city is missing\n  city  string, required\n      Where to stay.\n  nights  integer, default 1\n"
+            "  room  one of single, double\ntry: isthmus call book city=TEXT -- ",
+        ),
         (("bok", "city=Rome"), 2, "no tool bok at hotel.py; the nearest is book"),
-        (("zzz",), 2, "no tool zzz at hotel.py, which has book, ask, draw, hang"),
         ((), 2, "got no tool, expected isthmus call TOOL -- "),
         (("ask",), 0, "hotel.py asks: Who are you?: declined, as there is no terminal to ask on\n"),
         (("book", "city=@none.txt"), 2, "none.txt cannot be read: No such file or directory"),
@@ -124,10 +127,9 @@ def test_an_image_is_named_and_saved_only_where_a_folder_is_given(tmp_path: Path
     assert (code, out) == (0, "")
     assert err.splitlines() == ["draw.png (image/png, 70 B)", "not saved: --save DIR writes it into a folder"]
     assert not list(tmp_path.iterdir())
-    for saved in ("draw.png", "draw-1.png"):
-        code, _, err = run("call", "draw", "--save", "made", *COMMAND, cwd=tmp_path)
-        assert (code, err) == (0, f"saved made/{saved} (image/png, 70 B)")
-        assert (tmp_path / "made" / saved).read_bytes().startswith(b"\x89PNG")
+    code, _, err = run("call", "draw", "--save", "made", *COMMAND, cwd=tmp_path)
+    assert (code, err) == (0, "saved made/draw.png (image/png, 70 B)")
+    assert (tmp_path / "made" / "draw.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_resources_are_listed_and_read(tmp_path: Path) -> None:
@@ -141,7 +143,6 @@ def test_resources_are_listed_and_read(tmp_path: Path) -> None:
 def test_prompts_are_listed_and_filled_in(folder: Path) -> None:
     assert run("prompt", "hotel", cwd=folder)[1] == "hotel: 1 prompt\n  greet guest=…  A greeting."
     assert run("prompt", "hotel", "greet", "guest=Ann", cwd=folder)[:2] == (0, "user:\nWelcome, Ann!")
-    assert "greet: guest is missing" in told("prompt", "hotel", "greet", cwd=folder)[1]
 
 
 @pytest.mark.parametrize("is_interrupted", [True, False])
@@ -173,4 +174,3 @@ def test_a_running_gateway_is_tried_by_its_url() -> None:
     with Run("wrap", "--listen", "127.0.0.1:0", *COMMAND) as gateway:
         url = gateway.wait_url()
         assert run("call", url, "book", "city=Oslo")[:2] == (0, '{"city": "Oslo"}')
-        assert run("tools", url)[1].endswith(f"arguments of a tool: isthmus tools {url} TOOL")

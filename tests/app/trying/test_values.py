@@ -114,7 +114,7 @@ def test_a_text_that_is_no_value_says_what_is_right(text: str, schema: dict[str,
 
 @given(schema=SCHEMAS, text=TEXTS)
 def test_any_schema_of_a_server_is_shown_and_read_by(schema: object, text: str) -> None:
-    """Whatever a server calls a schema, a tool is listed, described and called by it, and lines stay on the screen."""
+    """A tool is listed, described and called by whatever a server calls its schema, and lines stay on the screen."""
     tool = {"name": "t", "description": text, "inputSchema": schema}
     lines = [*tool_table([tool], 80), *tool_lines(tool, Target("id"), 80)]
     lines = lines[:-1]  # the example may be longer: it is there to be copied
