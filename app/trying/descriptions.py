@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..base.output import plain
-from .schemas import Argument, Json, arguments_of, choices_of, text_of, type_of
+from .schemas import Argument, Json, arguments_of, choices_of, items_of, text_of, type_of
 
 NAME_MAX_COLUMNS: Final = 30
 """Columns of names in a table. A longer name has a line of its own."""
 LINES_MAX: Final = 2
 """Lines of a first sentence in a table."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?。])\s|\n\s*\n")
-_SAMPLES: Final = {"integer": "1", "number": "1", "boolean": "true", "object": "{}", "array": "[]", "null": "null"}
+_SAMPLES: Final[Mapping[str, object]] = {"integer": 1, "number": 1, "boolean": True, "null": None}
+SAMPLE_DEPTH_MAX: Final = 3
 
 
 class Target(NamedTuple):
@@ -117,12 +118,31 @@ def example(tool: Json, target: Target, verb: str = "call", takes: Sequence[str]
 def sample(argument: Argument) -> str:
     """Returns a text that the argument could have: its example, its default or its first choice, else one of its
     type."""
-    for schema in argument.schemas:
+    known = [*_known(argument.schemas), *([] if argument.default is None else [argument.default])]
+    first = next((one for one in argument.schemas if type_of(one) != "null"), {})
+    return text_of(known[0] if known else _made(first, SAMPLE_DEPTH_MAX))
+
+
+def _known(schemas: Sequence[Json]) -> Iterator[object]:
+    """Yields the values that schemas give as examples or as choices."""
+    for schema in schemas:
         examples = schema.get("examples")
-        known = [*(examples if isinstance(examples, list) else []), *(choices_of(schema) or ())]
-        if known and known[0] is not None:
-            return text_of(known[0])
-    if argument.default is not None:
-        return text_of(argument.default)
-    kind = next((type_of(one) for one in argument.schemas if type_of(one) != "null"), "")
-    return _SAMPLES.get(kind, "…" if kind == "" else "TEXT")
+        yield from (one for one in examples if one is not None) if isinstance(examples, list) else ()
+        yield from (one for one in choices_of(schema) or () if one is not None)
+
+
+def _made(schema: Json, depth: int) -> object:
+    """Returns a value of the type of a schema. A list has an item, and an object what it requires."""
+    match type_of(schema):
+        case "array":
+            return [_sample((items_of(schema)[0],), depth)] if depth else []
+        case "object":
+            members = arguments_of(schema).known.values() if depth else ()
+            return {one.name: _sample(one.schemas, depth) for one in members if one.is_required}
+        case kind:
+            return _SAMPLES.get(kind, "TEXT")
+
+
+def _sample(schemas: Sequence[Json], depth: int) -> object:
+    known = next(_known(schemas), None)
+    return _made(schemas[0], depth - 1) if known is None else known

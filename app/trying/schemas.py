@@ -204,6 +204,9 @@ def _label(schema: Json) -> str:
         if inner.startswith(ONE_OF):
             return f"some of {inner.removeprefix(ONE_OF)}"
         return f"list of {inner}" if inner != "any value" else "list"
+    properties = schema.get("properties")
+    if kind == "object" and isinstance(properties, dict) and properties:
+        return f"object with {_shown(list(properties))}"
     form = schema.get("format")
     if isinstance(form, str) and kind == "string":
         return f"string ({form[:20]})"

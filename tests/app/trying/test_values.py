@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.app.trying.descriptions import Target, argument_lines, example, tool_lines, tool_table
-from isthmus.app.trying.schemas import alternatives, arguments_of, label, text_of
+from isthmus.app.trying.descriptions import Target, argument_lines, example, sample, tool_lines, tool_table
+from isthmus.app.trying.schemas import alternatives, arguments_of, choices_of, label, text_of
 from isthmus.app.trying.values import Misfit, value_of
 
 TEXTS = st.text(max_size=12)
@@ -124,6 +124,8 @@ def test_any_schema_of_a_server_is_shown_and_read_by(schema: object, text: str) 
         assert label(argument.schemas)
         with contextlib.suppress(Misfit):
             json.dumps(value_of(text, argument.schemas))
+        is_impossible = all(choices_of(one) == [None] for one in argument.schemas)
+        assert is_impossible or json.dumps(value_of(sample(argument), argument.schemas))
 
 
 def test_a_schema_without_an_end_has_one_here() -> None:
