@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     """Builds the argument parser of all commands."""
     # These options are accepted before and after the command, hence without defaults: a default of the second place
     # would overwrite a value given in the first.
-    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    shared = SuggestingParser(add_help=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
     shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
     isthmus = SuggestingParser(
@@ -111,8 +111,7 @@ def parser() -> argparse.ArgumentParser:
         ("schema", "Print the JSON Schema of the configuration file."),
     ):
         commands.add_parser(name, parents=[shared], help=as_help(about), description=about)
-    parsers: list[argparse.ArgumentParser] = [*commands.choices.values(), *verbs]
-    for each in parsers:
+    for each in (*commands.choices.values(), *verbs):
         each.set_defaults(parser=each)  # so that errors show the command's own usage
     return isthmus
 

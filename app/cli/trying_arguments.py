@@ -41,7 +41,7 @@ def add_trying(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         [*parents, server],
         "tools",
         about,
-        "Examples: isthmus tools; isthmus tools time; isthmus tools -- uvx mcp-server-time",
+        "Examples: isthmus tools; isthmus tools time; isthmus tools -- npx -y @modelcontextprotocol/server-everything",
     )
     about = "Call a tool, and print its result."
     call = _add(
@@ -69,7 +69,7 @@ def _add(
         verb,
         parents=parents,
         help=as_help(about.partition(".")[0]),
-        usage=f"isthmus {verb} [options] [CONFIG] ID {rest}\n"
+        usage=f"isthmus {verb} [options] [CONFIG] {'[ID [NAME]]' if verb == 'tools' else f'ID {rest}'}\n"
         f"       isthmus {verb} [options] URL {rest}\n"
         f"       isthmus {verb} [options] {rest} -- COMMAND [ARG …]",
         description=about,
