@@ -68,7 +68,8 @@ async def within(asked: Asked, work: Callable[[TrySession, Json], Awaitable[int]
                 is_up = True
                 return await work(session, greeting)
         except (Refusal, RemoteProtocolError) as error:
-            failure = Failed(f"{asked.endpoint}: {_with_stderr(asked, str(error), is_up=is_up)}")
+            text = _with_stderr(asked, str(error), is_up=is_up)
+            failure = Failed(text if text.startswith(f"{asked.endpoint} ") else f"{asked.endpoint}: {text}")
         except TimeoutError:
             waited = f"no answer within {asked.timeout_s:g} s, the request is cancelled"
             failure = Failed(f"{asked.endpoint}: {_with_stderr(asked, waited, is_up=is_up)}")
