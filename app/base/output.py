@@ -39,8 +39,11 @@ def set_up() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def say(text: str) -> None:
+def say(text: str, *, is_raw: bool = False) -> None:
     """Prints a line, or several, on stdout and flushes it. Controls are escaped: peers chose parts of it.
+
+    Args:
+        is_raw: leave controls as they are, for a text that is the whole output, and no terminal gets it.
 
     Raises:
         OutputClosed: stdout cannot be written. Later lines are discarded silently.
@@ -48,7 +51,21 @@ def say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
         os.set_blocking(sys.stdout.fileno(), True)
     try:
-        print(laid_out(text), flush=True)
+        print(text if is_raw else laid_out(text), flush=True)
+    except OSError as error:
+        _silence()
+        raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def write(data: bytes) -> None:
+    """Writes bytes to stdout and flushes it.
+
+    Raises:
+        OutputClosed: as `say`.
+    """
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error

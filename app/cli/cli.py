@@ -15,6 +15,7 @@ from .arguments import parser, why_unknown
 from .checking import check
 from .completion import print_completion
 from .run import DONE, FAILED, USAGE, complain, no_command, run
+from .trying_arguments import VERBS, take_words
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -33,8 +34,8 @@ def _run_command(argv: Sequence[str] | None) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
-    if unknown:
-        options.complain(why_unknown(options, unknown, arguments))
+    if unknown := take_words(options, unknown):
+        options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         return _COMMANDS[options.command](options, command)
@@ -73,6 +74,12 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
     from .replay import replay  # late: its imports would slow every other command
 
     return DONE if replay(options, command) else FAILED
+
+
+def _try(options: argparse.Namespace, command: list[str]) -> int:
+    from .trying import try_server  # late: its imports would slow every other command
+
+    return try_server(options, command)
 
 
 def _vendor(options: argparse.Namespace, command: list[str]) -> int:
@@ -181,6 +188,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "login": _login,
     "logout": _logout,
     "auth": _auth,
+    **dict.fromkeys(VERBS, _try),
 }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ...base.nearest import nearest
 from ...base.problem import Problem
 from .entries import Entry
 from .findings import Findings
@@ -197,7 +197,7 @@ def _is_own(value: object, keys: Collection[str]) -> bool:
         return True  # a list of servers, or the text of $schema
     if not isinstance(value, dict):
         return False
-    return not value or any(isinstance(name, str) and difflib.get_close_matches(name, keys, n=1) for name in value)
+    return not value or any(isinstance(name, str) and nearest(name, keys) for name in value)
 
 
 def _ids(names: list[str], taken: set[str]) -> list[str]:

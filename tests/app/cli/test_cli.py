@@ -190,11 +190,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     "arguments, complaint",
     [
         ((), "COMMAND"),
-        (
-            ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'pin', 'conform', "
-            "'replay', 'vendor', 'check-driver', 'completion', 'demo', 'schema'",
-        ),
+        (("surf",), "isthmus: error: unknown command surf, expected one of serve, wrap, check, "),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
@@ -313,7 +309,11 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
         (("tasks", "--", "cmd"), "got a command after --, which `isthmus tasks` does not take"),
-        (("tasks", "surf"), "choose from 'list', 'show', 'cancel'"),
+        (("sevre",), "isthmus: error: unknown command sevre; the nearest is serve"),
+        (("https://user:word@host/",), "isthmus: error: got no command, expected one of serve, "),
+        (("wrap", "--alow-host", "h"), "isthmus wrap: error: unknown option --alow-host; the nearest is --allow-host"),
+        (("wrap", "--era", "statles"), "'stateless'); the nearest is stateless"),
+        (("tasks", "surf"), "error: unknown command surf, expected one of list, show, cancel"),
         (("tasks", "show"), "isthmus tasks show: error: the following arguments are required: ID"),
         (("tasks", "cancel", "0123456"), "got the id '0123456', expected the task's id, or at least its first 8 char"),
         (
