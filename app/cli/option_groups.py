@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from .targets import DEFAULT_LISTEN
+from .listen_options import DEFAULT_LISTEN
 
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 ENV_HELP: Final = "environment of the command; ${NAME} is replaced as in a configuration"

@@ -31,9 +31,10 @@ from ..runtime.probe import ServerReport
 from ..runtime.signals import Stop
 from . import config_files, endpoints, wrap
 from .arguments import token_of
+from .listen_options import STDIO, address_of, given, with_address
 from .probe_servers import probe_all
 from .run import DONE, no_command, run
-from .targets import address_of, targets_of
+from .targets import targets_of
 
 _log = logging.getLogger("isthmus.cli")
 
@@ -41,12 +42,15 @@ _log = logging.getLogger("isthmus.cli")
 def serve(options: argparse.Namespace, command: list[str]) -> int:
     no_command(command, "serve")
     endpoints.settle_stdio(options)
+    if options.stdio is not None and (names := given(options)):
+        raise ConfigError(f"got {names[0]} with --stdio, with which nothing listens, expected one of them")
     settings = _answered(config_files.open_given(options).settings(), options)
+    settings = msgspec.structs.replace(settings, core=with_address(settings.core, options))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    given = () if options.config is None else (options.config,)
+    files = () if options.config is None else (options.config,)
 
     def login_command(id: str) -> tuple[str, ...]:
-        return ("isthmus", "login", *given, id)
+        return ("isthmus", "login", *files, id)
 
     if options.stdio is not None:
         work = partial(
@@ -75,7 +79,7 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
 def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     targets = targets_of(options, command)
     is_inspected = not options.no_inspect
-    if options.listen == "stdio":
+    if options.listen == STDIO and given(options):
         if options.no_inspect:
             raise ConfigError("got --no-inspect with --listen stdio, expected it with HOST:PORT only")
         if options.allow_host or options.allow_origin:
@@ -98,7 +102,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
-    host, port, path, is_lines = address_of(options.listen)
+    host, port, path, is_lines = address_of(options)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
         for value in values:

@@ -6,8 +6,8 @@ import argparse
 
 from ..base.sizes import parse_size
 from ..config.settings import Core
+from .listen_options import DEFAULT_LISTEN, add_listen_options
 from .option_groups import CONFIG_HELP, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
-from .targets import DEFAULT_LISTEN
 
 
 def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -23,6 +23,12 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     serve.add_argument("config", nargs="?", metavar="CONFIG", help=CONFIG_HELP)
     serve.add_argument(
         "--all", action="store_true", help="show one endpoint for all servers, its URL first; the others are there too"
+    )
+    add_listen_options(
+        serve,
+        metavar="[HOST:]PORT|unix:PATH",
+        about="where to listen, in place of what core says in the file",
+        defaults="default core.port",
     )
     serve.add_argument(
         "--stdio",
@@ -63,12 +69,12 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="a URL, or a command in one word, as a shell reads it; its tools are NAME__tool where there are several; "
         "default name: from the URL or the command",
     )
-    wrap.add_argument(
-        "--listen",
-        default=DEFAULT_LISTEN,
-        metavar="HOST:PORT|stdio|unix:PATH",
-        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
+    add_listen_options(
+        wrap,
+        metavar="[HOST:]PORT|stdio|unix:PATH",
+        about=f"default {DEFAULT_LISTEN}; stdio: serve one client on stdin and stdout; "
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
+        defaults="default 8932",
     )
     wrap.add_argument(
         "--tls-certificate",

@@ -1,4 +1,4 @@
-"""Arguments of `isthmus wrap`: the server to wrap, and the address to listen on."""
+"""Arguments of `isthmus wrap`: the servers to wrap."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from ..config.documents import expand, without_credentials
 from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
-from ..config.value_checks import UNIX_PATH_MAX_BYTES
 from ..config.value_types import ID_PATTERN
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
 
 
 def how_to_wrap(program: str, *, has_more: bool) -> str:
@@ -216,18 +212,3 @@ def _program(command: list[str]) -> str:
 
 def _id_from(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
-
-
-def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
-    """Returns host, port, the path of a Unix socket, and True if that socket carries lines as stdio does, not HTTP."""
-    socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
-    if socket is not None:
-        path = os.path.abspath(socket[2])
-        if len(path.encode()) > UNIX_PATH_MAX_BYTES:
-            raise ConfigError(f"got --listen {text}, expected a path of at most {UNIX_PATH_MAX_BYTES} bytes")
-        return DEFAULT_HOST, None, path, socket[1] is not None
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
-    if match is None or int(match[3]) > 65535:
-        expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
-        raise ConfigError(f"got --listen {text}, expected {expected}")
-    return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False
