@@ -7,7 +7,7 @@ import argparse
 from ..base.sizes import parse_size
 from ..config.settings import Core
 from .listen_options import DEFAULT_LISTEN, add_listen_options
-from .option_groups import CONFIG_HELP, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
+from .option_groups import CONFIG_HELP, ENV_FORM, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
 
 
 def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -82,7 +82,7 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="listen with TLS: its certificate, followed by those of intermediate authorities, as PEM; needs --tls-key",
     )
     wrap.add_argument("--tls-key", metavar="FILE", help="the private key of --tls-certificate, as PEM")
-    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    wrap.add_argument("--env", action="append", default=[], metavar=ENV_FORM, help=ENV_HELP)
     wrap.add_argument("--open", action="store_true", help="open a browser if the server wants a login; else none is")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(

@@ -13,7 +13,8 @@ from ...core.wire.http.egress import NONE, parse_proxy
 from ...transports.base.endpoint import Endpoint
 from ..base.errors import ConfigError
 from ..config.addresses import settle
-from ..config.documents import expand, without_credentials
+from ..config.documents import without_credentials
+from ..config.option_values import environment_of, expanded, headers_of
 from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
@@ -95,7 +96,7 @@ def _target_in(options: argparse.Namespace, text: str) -> tuple[Upstream, str]:
 
 
 def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
-    url = None if options.target is None else _expanded(options.target, "the URL")
+    url = None if options.target is None else expanded(options.target, "the URL")
     if (url is None) == (not command):
         given = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…; several are --server each")
@@ -110,7 +111,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-        headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        headers = headers_of(options.header)
         url, transport = settle(url, None)
         if transport == "unix":
             if headers:
@@ -143,7 +144,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
     for option, value in _url_options(options):
         if value:
             raise ConfigError(f"got {option} with a command, expected it with a URL only")
-    env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
+    env = environment_of(options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)
 
@@ -156,33 +157,13 @@ def _url_options(options: argparse.Namespace) -> tuple[tuple[str, str | list[str
 def _proxy(options: argparse.Namespace) -> str | None:
     if options.proxy is None:
         return None
-    proxy = _expanded(options.proxy, "--proxy")
+    proxy = expanded(options.proxy, "--proxy")
     if proxy.strip().lower() != NONE:
         try:
             parse_proxy(proxy, "--proxy")
         except ValueError as error:
             raise ConfigError(str(error)) from None
     return proxy
-
-
-def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
-    """Splits `text` into name and value. Errors never repeat `text`, which may be a secret."""
-    name, found, value = text.partition(separator)
-    if not found or not name.strip():
-        lacks = "a name" if found else f"a {separator}"
-        raise ConfigError(f"got {option} without {lacks}, expected {form}")
-    return name.strip(), _expanded(value.strip(), f"{option} {name.strip()}")
-
-
-def _expanded(text: str, what: str) -> str:
-    """Replaces `${NAME}` as in a configuration file: clients that run this command often expand nothing. A `$$` outside
-    of that stays, as a shell passes it on. Errors never repeat `text`, which may be a secret."""
-    if "${" not in text:
-        return text
-    try:
-        return expand(text, os.environ)
-    except ValueError as error:
-        raise ConfigError(f"got {what} with a ${{…}}, expected {error}") from None
 
 
 _RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})

@@ -285,7 +285,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--proxy", "${UNSET_4711}", "http://h/"), "got --proxy with a ${…}, expected the environment"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
+        (("wrap", "--env", "A_4711", "--", "cmd"), "got --env A_4711 without a =, and no variable of that name is set"),
+        (("wrap", "--env", "ghp4711", "--", "cmd"), "got --env without a =, and no variable of that name is set here"),
+        (("wrap", "--env", "PAHT", "--", "cmd"), "or the NAME of one that is; the nearest that is set is PATH"),
         (("wrap", "--env", "=b", "--", "cmd"), "got --env without a name, expected NAME=VALUE"),
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected PORT or HOST"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -753,6 +755,7 @@ def test_wrap_passes_headers_of_clients_on(inside: Inside, monkeypatch: pytest.M
         (("--header", "X: $$4", "http://h/"), Upstream(url="http://h/", headers={"X": "$$4"})),
         (("http://h/${TOKEN}",), Upstream(url="http://h/4711")),
         (("--env", "X=${TOKEN}", "--", "sh", "${TOKEN}"), Upstream(command=("sh", "${TOKEN}"), env={"X": "4711"})),
+        (("--env", "TOKEN", "--", "sh"), Upstream(command=("sh",), env={"TOKEN": "4711"})),
     ],
 )
 def test_options_of_wrap_know_variables_as_a_configuration_does(
