@@ -13,7 +13,7 @@ import msgspec
 
 from ...core.access.static_tokens import digest_of, new_token
 from ...core.base.events import PipeOpening
-from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
+from ...core.base.setting_names import KEYS, OPTIONS, OPTIONS_OF_SEVERAL, SettingNames
 from ...core.wire.http.admin_routes import ADMIN
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...transports.stdio.client import serve_pipe
@@ -78,6 +78,7 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
 
 def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     targets = targets_of(options, command)
+    names = OPTIONS if len(targets) == 1 else OPTIONS_OF_SEVERAL
     is_inspected = not options.no_inspect
     if options.listen == STDIO and given(options):
         if options.no_inspect:
@@ -98,7 +99,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             endpoints.endpoint_of_all(settings),
             options.trace,
             is_lasting=is_lasting,
-            names=OPTIONS,
+            names=names,
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
@@ -131,7 +132,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
-        names=OPTIONS,
+        names=names,
         login_of=partial(wrap.login_of, opens=options.open, is_stdio=False),
     )
     return run(work, if_stopped=DONE)
@@ -199,7 +200,7 @@ async def _serve_http(
         else:
             reports = await probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token))
+            output.say(banner.listening(service, reports, is_wrapped=names is not KEYS, shown=shown, token=token))
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()

@@ -115,6 +115,7 @@ class Upstreams:
             log=lambda line: self._log_server(target.server, line),
             share=Share(self._replies, target.server),
             protocols=self._protocols,
+            names=self._plans[target.server].names,
         )
         return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
 

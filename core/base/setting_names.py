@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +19,8 @@ class SettingNames(msgspec.Struct, frozen=True):
         proxy: the proxy that a server is reached through.
         certificate: the file of the listener's certificate.
         certificate_key: the file of its private key.
+        variable: a variable of the environment that a server's process gets, with `NAME` for its name.
+        variable_list: what stands before several of them, between them, and after them.
     """
 
     headers: str = "upstream.headers or upstream.auth, or come from clients with upstream.pass_headers"
@@ -27,6 +30,13 @@ class SettingNames(msgspec.Struct, frozen=True):
     proxy: str = "upstream.proxy"
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
+    variable: str = 'NAME: "${NAME}"'
+    variable_list: tuple[str, str, str] = ("env: {", ", ", "}")
+
+    def variables(self, names: Sequence[str]) -> str:
+        """Returns what hands the variables of these names on to a server."""
+        before, between, after = self.variable_list
+        return before + between.join(self.variable.replace("NAME", name) for name in names) + after
 
 
 KEYS: Final = SettingNames()
@@ -39,5 +49,13 @@ OPTIONS: Final = SettingNames(
     proxy="--proxy",
     certificate="--tls-certificate",
     certificate_key="--tls-key",
+    variable="--env NAME",
+    variable_list=("", " ", ""),
 )
 """The names in the command line of `isthmus wrap`."""
+OPTIONS_OF_SEVERAL: Final = msgspec.structs.replace(
+    OPTIONS,
+    variable=KEYS.variable,
+    variable_list=("in a configuration file, for `isthmus serve --all`, env: {", ", ", "}"),
+)
+"""The names there with several `--server`, for which there is no `--env`."""
