@@ -13,7 +13,7 @@ SHOWN_MAX: Final = 3
 
 _NAME: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?![A-Za-z0-9_])")
 _ASKS: Final = re.compile(
-    r"\brequire[ds]?\b|missing|not (set|found|provided|configured|defined)|\bunset\b|undefined|\bmust\b|\bneeds?\b|"
+    r"\brequire[ds]?\b|missing|\bset\b|not (found|provided|configured|defined)|\bunset\b|undefined|\bmust\b|\bneeds?\b|"
     r"please|\bprovide\b|\benviron(ment)?\b|getenv|process\.env|KeyError|Field required",
     re.IGNORECASE,
 )
@@ -21,7 +21,7 @@ _OF_ENVIRONMENT: Final = re.compile(r"environ|\benv\b|getenv|variable|KeyError|\
 _SECRET: Final = re.compile(r".*_(KEY|TOKEN|SECRET|PASSWORD)")
 _ERROR_CODE: Final = re.compile(r"ERR_|E?[A-Z]+_ERR|.*_(NOT_FOUND|ERROR|EXPORTED)$")
 _REFUSED: Final = re.compile(
-    r"\bE?40[134]\b|Unauthorized|Forbidden|No solution found|Not found in the package registry|"
+    r"\bE40[134]\b|\b404 Not Found|Unauthorized|Forbidden|No solution found|Not found in the package registry|"
     r"No matching distribution",
     re.IGNORECASE,
 )

@@ -1093,11 +1093,13 @@ def test_a_missing_command_is_reported() -> None:
 
 
 def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
-    dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key', file=sys.stderr); sys.exit(7)"
-    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying) as wrapped:
+    """With a hint about a variable that it asks for, in words of the command."""
+    dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key; set THE_KEY', file=sys.stderr); sys.exit(7)"
+    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying, env={"THE_KEY": "s3cret"}) as wrapped:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
         assert "exited with code 7" in failed
         assert "no license key" in failed
+        assert failed.endswith("; hint: THE_KEY is set here, but not handed on: use --env THE_KEY")
         assert wrapped.stderr == ""  # the failure is reported once
         assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
         wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")
