@@ -92,6 +92,11 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         "name one too",
     )
     wrap.add_argument(
+        "--insecure",
+        action="store_true",
+        help="do not check the certificate at the URL: anybody on the way can then read and change what is said",
+    )
+    wrap.add_argument(
         "--proxy",
         metavar="URL",
         help="proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none; ${NAME} is replaced; default: what "

@@ -131,6 +131,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             transport=transport,
             headers=headers,
             pass_headers=tuple(options.pass_header),
+            verify_tls=not options.insecure,
             ca_file=ca_file,
             proxy=_proxy(options),
         )
@@ -149,9 +150,14 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
     return upstream, id_of(command)
 
 
-def _url_options(options: argparse.Namespace) -> tuple[tuple[str, str | list[str] | None], ...]:
+def _url_options(options: argparse.Namespace) -> tuple[tuple[str, object], ...]:
     """Returns the options that only a URL can have besides `--header`, with their values."""
-    return (("--pass-header", options.pass_header), ("--ca-file", options.ca_file), ("--proxy", options.proxy))
+    return (
+        ("--pass-header", options.pass_header),
+        ("--ca-file", options.ca_file),
+        ("--insecure", options.insecure),
+        ("--proxy", options.proxy),
+    )
 
 
 def _proxy(options: argparse.Namespace) -> str | None:

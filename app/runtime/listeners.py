@@ -14,6 +14,7 @@ import anyio
 from ...core.access.gate import Gate
 from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
+from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.admin_routes import Management
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import Surface
@@ -127,7 +128,9 @@ def is_wildcard(host: str) -> bool:
         return False
 
 
-def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
+def surface_of(
+    settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None, names: SettingNames = KEYS
+) -> Surface:
     core = settings.core
     hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
@@ -153,6 +156,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
+        names=names,
     )
 
 

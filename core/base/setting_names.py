@@ -16,7 +16,10 @@ class SettingNames(msgspec.Struct, frozen=True):
         share: the process that all sessions of a server use.
         storage: the folder for files and records.
         ca_file: the file of the authorities whose certificates are trusted.
+        unchecked: what has a server's certificate not checked; "": nothing does.
         proxy: the proxy that a server is reached through.
+        hosts: further names of this listener.
+        origins: the web pages that may call.
         certificate: the file of the listener's certificate.
         certificate_key: the file of its private key.
         variable: a variable of the environment that a server's process gets, with `NAME` for its name.
@@ -27,7 +30,10 @@ class SettingNames(msgspec.Struct, frozen=True):
     share: str = "`share: concurrent` or `share: serial` for it"
     storage: str = "storage.root"
     ca_file: str = "upstream.ca_file"
+    unchecked: str = "upstream.verify_tls: false"
     proxy: str = "upstream.proxy"
+    hosts: str = "core.allowed_hosts"
+    origins: str = "core.allowed_origins"
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
     variable: str = 'NAME: "${NAME}"'
@@ -46,7 +52,10 @@ OPTIONS: Final = SettingNames(
     share="--share concurrent or --share serial",
     storage="--storage",
     ca_file="--ca-file",
+    unchecked="--insecure",
     proxy="--proxy",
+    hosts="--allow-host",
+    origins="--allow-origin",
     certificate="--tls-certificate",
     certificate_key="--tls-key",
     variable="--env NAME",

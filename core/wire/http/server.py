@@ -128,13 +128,14 @@ def judge(
         host_seen = authority or fields.get(b"host")
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
-        host = check_host(host_seen, surface.hosts, any_host=surface.any_host) if knows_host else ""
+        names = surface.names
+        host = check_host(host_seen, surface.hosts, any_host=surface.any_host, more=names.hosts) if knows_host else ""
         base = f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}{head.root}"
         if gate is not None and gate.issuers is not None and path.startswith(WELL_KNOWN):
             return metadata_at(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, base)
         if gate is not None and path.startswith("/.well-known/"):
             return refusal(404, f"got the path {path[:200]!r}, and there is nothing of that name")
-        check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
+        check_origin(fields.get(b"origin"), surface.hosts, surface.origins, more=names.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")

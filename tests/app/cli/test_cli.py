@@ -266,6 +266,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--proxy", "http://p:1", "--", "cmd"), "got --proxy with a command, expected it with a URL only"),
+        (("wrap", "--insecure", "--", "cmd"), "got --insecure with a command, expected it with a URL only"),
         (("wrap", "--ca-file", "x.pem", "--", "cmd"), "got --ca-file with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "--", "cmd"), "got --pass-header with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "unix:///s"), "got --pass-header with a unix:// URL, expected it with an http"),
