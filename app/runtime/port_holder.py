@@ -15,7 +15,7 @@ SERVICE: Final = "isthmus"
 
 
 class _Health(msgspec.Struct):
-    """What `GET /healthz` answers, as far as it matters here."""
+    """The members of the answer of `GET /healthz` that matter here."""
 
     service: str
     version: str

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 OWN: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
-"""What programs expect to find, besides `LC_*`."""
+"""Variables that programs expect, besides `LC_*`."""
 PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 """Proxies, in upper or lower case. A password in one is handed on: without it, nothing is reached."""
 CERTIFICATES: Final = frozenset(

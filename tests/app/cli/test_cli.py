@@ -1094,7 +1094,7 @@ def test_a_missing_command_is_reported() -> None:
 
 
 def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
-    """With a hint about a variable that it asks for, in words of the command."""
+    """A hint names the variable that it asks for, and the option that hands it on."""
     dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key; set THE_KEY', file=sys.stderr); sys.exit(7)"
     with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying, env={"THE_KEY": "s3cret"}) as wrapped:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]

@@ -1,4 +1,4 @@
-"""Where `isthmus wrap` and `isthmus serve` listen, by their options."""
+"""The addresses of `isthmus wrap` and `isthmus serve`, by their options."""
 
 from __future__ import annotations
 

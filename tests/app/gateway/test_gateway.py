@@ -296,7 +296,7 @@ async def test_a_taken_port_is_reported() -> None:
 async def test_a_port_taken_by_another_program_is_reported(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if that program never answers."""
+    """A program that never answers is one, too."""
     monkeypatch.setattr(port_holder, "LIMIT_S", 0.1)
     async with anyio.create_task_group() as tasks:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")

@@ -1,4 +1,4 @@
-"""Which variables of our environment a server's process gets."""
+"""The variables of our environment that a server's process gets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_child_inherits_what_is_harmless(spec: ChildSpec, expected: dict[str, 
     ],
 )
 def test_a_child_inherits_what_the_network_takes(name: str, value: str) -> None:
-    """Unless its own environment says something else."""
+    """The server's own environment takes precedence."""
     assert environment_for(ChildSpec(("x",)), {name: value}) == {name: value}
     assert environment_for(ChildSpec(("x",), env={name: ""}), {name: value}) == {name: ""}
 

@@ -105,7 +105,7 @@ def test_the_usual_path(path: str, usual: str) -> None:
 
 
 def test_the_second_path_is_like_the_first() -> None:
-    """For other methods, what is missing, a further path in the configuration, and a transparent server."""
+    """The two are alike for other methods, for servers that there are not, and for transparent ones."""
     surface = on("time", "git")
     for area in ("mcp", "sse", "messages"):
         for id in ("time", "tiem"):
@@ -125,7 +125,7 @@ def test_the_second_path_is_like_the_first() -> None:
 
 
 def test_messages_go_where_the_stream_is() -> None:
-    """By the same rule of a proxy in front."""
+    """The endpoint for messages has the form of the stream's path: a proxy in front passes both on by one rule."""
     found = {}
     for path in ("/sse/time", "/time/sse", "/time/sse/"):
         route = routed(path, "sse", on("time", "git", prefix="/tools"))

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from isthmus.core.wire.http.error_responses import is_mcp, not_found, page_answer, page_error, refusal, refusal_at
+from isthmus.core.wire.http.error_responses import (
+    CANDIDATES_MAX,
+    is_mcp,
+    not_found,
+    page_answer,
+    page_error,
+    refusal,
+    refusal_at,
+)
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
 
@@ -140,12 +148,18 @@ PROFILED = Surface(("time", "git"), frozenset(), frozenset(), profiles={"dev": (
     ],
 )
 def test_an_unknown_path_is_answered_with_those_that_there_are(known: Surface, path: str, expected: str) -> None:
-    """In one line. Hidden pages are like any that there is not."""
+    """The answer is one line."""
     answer = not_found(path, known)
     body = json.loads(answer.body)
     message = f"got path {path!r}, {expected}"
     assert body.get("detail") == message or body["error"] == {"code": -32600, "message": message}, body
     assert (answer.status, answer.headers) == (404, described(answer.body))
+
+
+def test_so_many_ids_are_compared_with_an_unknown_path() -> None:
+    known = surface(*(f"server-{n}" for n in range(CANDIDATES_MAX)), "time")
+    assert b"nearest" not in not_found("/mcp/tiem", known).body
+    assert b"the nearest is server-63" in not_found("/mcp/sever-63", known).body
 
 
 def test_an_unknown_path_is_answered_in_a_line_whatever_it_is() -> None:
