@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final, Literal
 
 from ..base.sizes import parse_size
 from ..config.settings import Core
 from .listen_options import DEFAULT_LISTEN, add_listen_options
 from .option_groups import CONFIG_HELP, ENV_FORM, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
+
+WARM_MAX: Final = 64
 
 
 def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -139,6 +142,12 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         "call at a time; default none",
     )
     wrap.add_argument(
+        "--warm",
+        type=typed_option(_parse_warm),
+        metavar="N|auto",
+        help="processes of the command that are kept ready for the next sessions; default auto: one, once it was used",
+    )
+    wrap.add_argument(
         "--tasks",
         choices=("auto", "always", "own", "never"),
         default="own",
@@ -174,6 +183,14 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     wrap.add_argument(
         "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
     )
+
+
+def _parse_warm(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit() and int(text) <= WARM_MAX):
+        raise ValueError(f"got {text!r}, expected auto, or a number from 0 to {WARM_MAX}")
+    return int(text)
 
 
 def add_check_and_convert(add: Add, parents: list[argparse.ArgumentParser]) -> None:

@@ -239,6 +239,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "X: ${UNSET_4711}", "http://h/"), "got --header X with a ${…}, expected the environment"),
         (("wrap", "--env", "X=${", "--", "cmd"), "got --env X with a ${…}, expected ${NAME} or ${NAME:-default}"),
         (("wrap", "http://h/${UNSET_4711}"), "got the URL with a ${…}, expected the environment variable UNSET_4711"),
+        (("wrap", "--warm", "2", "http://h/"), "got --warm with a URL or --share, expected it with a command of which"),
+        (("wrap", "--warm", "2", "--share", "serial", "--", "c"), "got --warm with a URL or --share, expected it with"),
+        (("wrap", "--warm", "65", "--", "c"), "argument --warm: got '65', expected auto, or a number from 0 to 64"),
+        (("wrap", "--warm", "-1", "--", "c"), "expected"),
         (("wrap", "--share", "serial", "http://h/"), "got --share with a URL or --files, expected it with a command"),
         (("wrap", "--share", "serial", "--files", "--", "c"), "got --share with a URL or --files, expected it with a"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
@@ -727,6 +731,17 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
     names = begun[0].keywords["names"]
     (plan,) = to_plan(begun[0].args[0], b"k" * 16, "/", "", names=names).servers
     assert (plan.sharing, plan.names) == (Sharing(share), OPTIONS)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2", 2), ("0", 0), ("auto", "auto")])
+def test_processes_of_a_wrapped_command_are_kept_ready(
+    text: str, expected: object, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL beside it has none."""
+    targets = ("--server", "a=cmd", "--server", "http://h/")
+    command, url = settings_of(inside, monkeypatch, "wrap", "--warm", text, *targets).servers
+    (default,) = settings_of(inside, monkeypatch, "wrap", "--", "cmd").servers
+    assert (command.warm, url.warm) == (expected, default.warm)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "stdio"])
