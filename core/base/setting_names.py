@@ -37,7 +37,7 @@ class SettingNames(msgspec.Struct, frozen=True):
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
     variable: str = 'NAME: "${NAME}"'
-    variable_list: tuple[str, str, str] = ("env: {", ", ", "}")
+    variable_list: tuple[str, str, str] = ("write env: {", ", ", "}")
 
     def variables(self, names: Sequence[str]) -> str:
         """Returns what hands the variables of these names on to a server."""
@@ -59,12 +59,12 @@ OPTIONS: Final = SettingNames(
     certificate="--tls-certificate",
     certificate_key="--tls-key",
     variable="--env NAME",
-    variable_list=("", " ", ""),
+    variable_list=("use ", " ", ""),
 )
 """The names in the command line of `isthmus wrap`."""
 OPTIONS_OF_SEVERAL: Final = msgspec.structs.replace(
     OPTIONS,
     variable=KEYS.variable,
-    variable_list=("in a configuration file, for `isthmus serve --all`, env: {", ", ", "}"),
+    variable_list=("in a configuration file, for `isthmus serve --all`, write env: {", ", ", "}"),
 )
 """The names there with several `--server`, for which there is no `--env`."""

@@ -45,13 +45,13 @@ def hint_about(
         return f"its registry may want what is in the environment; {_not_handed_on(kept, names)}"
     if absent := _first(name for name in _surely_asked_for(stderr) if name not in ours and name not in theirs):
         are, them = ("is", "it") if len(absent) == 1 else ("are", "them")
-        return f"{_listed(absent)} {are} not set: set {them}, and hand {them} on with {names.variables(absent)}"
+        return f"{_listed(absent)} {are} not set: set {them}, and hand {them} on: {names.variables(absent)}"
     return None
 
 
 def _not_handed_on(variables: Sequence[str], names: SettingNames) -> str:
     are = "is" if len(variables) == 1 else "are"
-    return f"{_listed(variables)} {are} set here, but not handed on: use {names.variables(variables)}"
+    return f"{_listed(variables)} {are} set here, but not handed on: {names.variables(variables)}"
 
 
 def _asked_for(stderr: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ ENV = {"PATH": "/bin"}
     ("stderr", "ours", "expected"),
     [
         ([BRAVE], {"BRAVE_API_KEY": "s3cret"}, "BRAVE_API_KEY is set here, but not handed on: use --env BRAVE_API_KEY"),
-        ([BRAVE], {}, "BRAVE_API_KEY is not set: set it, and hand it on with --env BRAVE_API_KEY"),
+        ([BRAVE], {}, "BRAVE_API_KEY is not set: set it, and hand it on: use --env BRAVE_API_KEY"),
         ([BRAVE], {"BRAVE_API_KEY": ""}, None),
         (
             [SLACK],
@@ -27,7 +27,7 @@ ENV = {"PATH": "/bin"}
         (
             [SLACK],
             {},
-            "SLACK_BOT_TOKEN and SLACK_TEAM_ID are not set: set them, and hand them on with --env SLACK_BOT_TOKEN "
+            "SLACK_BOT_TOKEN and SLACK_TEAM_ID are not set: set them, and hand them on: use --env SLACK_BOT_TOKEN "
             "--env SLACK_TEAM_ID",
         ),
         (
@@ -38,12 +38,12 @@ ENV = {"PATH": "/bin"}
         (
             ["Error: A Brave API key is required via --brave-api-key, BRAVE_API_KEY, or --brave-api-key-file"],
             {},
-            "BRAVE_API_KEY is not set: set it, and hand it on with --env BRAVE_API_KEY",
+            "BRAVE_API_KEY is not set: set it, and hand it on: use --env BRAVE_API_KEY",
         ),
         (
             ['  File "/srv/x.py", line 1, in <module>', '    key = os.environ["THING_URL"]', "KeyError: 'THING_URL'"],
             {},
-            "THING_URL is not set: set it, and hand it on with --env THING_URL",
+            "THING_URL is not set: set it, and hand it on: use --env THING_URL",
         ),
         (  # pydantic-settings names its own field
             ["1 validation error for Settings", "openai_api_key", "  Field required [type=missing, input_value={}]"],
