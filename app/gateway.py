@@ -220,6 +220,7 @@ async def running(
             tmp_prefix=tmp_prefix,
             names=names,
             pins=pins,
+            has_many_clients=listen,
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)

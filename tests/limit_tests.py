@@ -259,6 +259,7 @@ LIMIT_TESTS: Final = {
     "shared_linger_s": (
         "core/engine/test_dialogues_shared.py::test_a_process_lingers_after_its_last_client_and_is_used_again"
     ),
+    "spare_idle_s": "core/upstream/test_warm_pool.py::test_a_spare_process_is_stopped_that_no_session_needs",
     "cancelled_request_ttl_s": "core/engine/test_dialogues_shared.py::test_a_question_may_belong_to_a_cancelled_call",
     "stop_grace_s": (
         "transports/stdio/test_server_process.py::test_a_child_that_talks_while_it_is_stopped_does_not_block"

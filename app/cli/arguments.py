@@ -8,14 +8,15 @@ from pathlib import Path
 
 from ..base import logs
 from ..base.errors import ConfigError
-from ..base.version import VERSION
 from ..config.value_checks import check_token
+from .completion import add_completion
 from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
 from .running_arguments import add_files, add_looking_after, add_tasks
 from .serving_arguments import add_check_and_convert, add_serve, add_wrap
 from .targets import how_to_wrap
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
+from .version import ShowVersion
 
 
 def token_of(given: str | None) -> str | None:
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
         epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
     )
-    isthmus.add_argument("--version", action="version", version=f"isthmus {VERSION}")
+    isthmus.add_argument("--version", action=ShowVersion, help="show what is installed, and exit")
     commands = isthmus.add_subparsers(dest="command", required=True, metavar="COMMAND")
     trace = argparse.ArgumentParser(add_help=False)
     trace.add_argument(
@@ -102,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     add_replay(commands.add_parser, shared)
     add_vendor(commands.add_parser, shared)
     add_check_driver(commands.add_parser, shared)
+    add_completion(commands.add_parser, shared)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),

@@ -13,6 +13,7 @@ from ..runtime.signals import Stop
 from . import config_files, serving
 from .arguments import parser, why_unknown
 from .checking import check
+from .completion import print_completion
 from .run import DONE, FAILED, USAGE, complain, no_command, run
 
 
@@ -121,6 +122,12 @@ def _schema(options: argparse.Namespace, command: list[str]) -> int:
     return DONE
 
 
+def _completion(options: argparse.Namespace, command: list[str]) -> int:
+    no_command(command, "completion")
+    print_completion(options.shell)
+    return DONE
+
+
 def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     from .remote import answer  # late: a proxy needs no HTTP client of the standard library
 
@@ -170,6 +177,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "check-driver": _check_driver,
     "demo": _demo,
     "schema": _schema,
+    "completion": _completion,
     "login": _login,
     "logout": _logout,
     "auth": _auth,

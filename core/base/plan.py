@@ -264,6 +264,9 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     Compatibility")."""
     spares: Count = 0
     """Processes kept ready for the next sessions."""
+    spares_on_trial: bool = False
+    """The spare processes are a default, which no configuration asked for: they are kept only where that is safe, and
+    only for a time (`core/upstream/warm_pool.py`)."""
     idle_stop_s: Seconds | None = None
     """Seconds without use after which a process is stopped; the next request starts it again. None: it ends with its
     session, or, if it is shared, as the limits say."""

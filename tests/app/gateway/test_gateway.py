@@ -36,7 +36,7 @@ TOOLBOX = str(Path(__file__).parents[1] / "peers" / "toolbox.py")
 
 
 def child(id: str = "a", *, adapters: tuple[()] = ()) -> Server:
-    return Server(id=id, upstream=Upstream(command=(sys.executable, TOOLBOX, id)), adapters=adapters)
+    return Server(id=id, upstream=Upstream(command=(sys.executable, TOOLBOX, id)), adapters=adapters, warm=0)
 
 
 def configured(*servers: Server, root: Path | None = None, port: int = 0) -> Settings:
@@ -450,7 +450,7 @@ async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path)
     """The proxy waits for a server that takes its time to end, as it may still be writing there."""
     lingering = ("sh", "-c", '"$0" "$1" a; sleep 0.5; echo late > "$PWD/late"', sys.executable, TOOLBOX)
     adapter = UploadConsumerAdapter(tools=("echo",), file_path_argument="text")
-    server = Server(id="a", upstream=Upstream(command=lingering), adapters=(adapter,))
+    server = Server(id="a", upstream=Upstream(command=lingering), adapters=(adapter,), warm=0)
     async with proxy(server, root=tmp_path) as gateway:
         await Caller(f"{gateway.base_url}/mcp").initialize()
         [workspace] = [path for path in (tmp_path / "workspaces").iterdir() if path.is_dir()]
