@@ -72,6 +72,7 @@ from .runtime.listeners import open_listeners, serve_lines, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
+from .runtime.upstreams import warn_of_unchecked
 
 if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
@@ -207,6 +208,7 @@ async def running(
         listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
             settings,
@@ -251,7 +253,7 @@ async def running(
                 if listeners:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
-                    surface = surface_of(settings, forwarder.targets)
+                    surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
                     revocations = RevocationPages(gate, records, lambda: 0 if http is None else http.check_callers())

@@ -383,6 +383,9 @@ LIMIT_TESTS: Final = {
     "transports/base/decompressors.py::ZSTD_WINDOW_BITS_MAX": (
         "core/wire/http/test_codings.py::test_no_frame_of_zstd_may_want_a_larger_window"
     ),
+    "core/wire/http/error_responses.py::CANDIDATES_MAX": (
+        "core/wire/http/test_error_responses.py::test_so_many_ids_are_compared_with_an_unknown_path"
+    ),
     "core/wire/http/request_target.py::QUERY_FIELDS_MAX": (
         "core/wire/http/test_routes.py::test_a_query_has_so_many_fields"
     ),

@@ -13,7 +13,7 @@ import msgspec
 
 from ...core.access.static_tokens import digest_of, new_token
 from ...core.base.events import PipeOpening
-from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
+from ...core.base.setting_names import KEYS, OPTIONS, OPTIONS_OF_SEVERAL, SettingNames
 from ...core.wire.http.admin_routes import ADMIN
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...transports.stdio.client import serve_pipe
@@ -31,9 +31,10 @@ from ..runtime.probe import ServerReport
 from ..runtime.signals import Stop
 from . import config_files, endpoints, wrap
 from .arguments import token_of
+from .listen_options import STDIO, address_of, given, with_address
 from .probe_servers import probe_all
 from .run import DONE, no_command, run
-from .targets import address_of, targets_of
+from .targets import targets_of
 
 _log = logging.getLogger("isthmus.cli")
 
@@ -41,12 +42,15 @@ _log = logging.getLogger("isthmus.cli")
 def serve(options: argparse.Namespace, command: list[str]) -> int:
     no_command(command, "serve")
     endpoints.settle_stdio(options)
+    if options.stdio is not None and (names := given(options)):
+        raise ConfigError(f"got {names[0]} with --stdio, with which nothing listens, expected one of them")
     settings = _answered(config_files.open_given(options).settings(), options)
+    settings = msgspec.structs.replace(settings, core=with_address(settings.core, options))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    given = () if options.config is None else (options.config,)
+    files = () if options.config is None else (options.config,)
 
     def login_command(id: str) -> tuple[str, ...]:
-        return ("isthmus", "login", *given, id)
+        return ("isthmus", "login", *files, id)
 
     if options.stdio is not None:
         work = partial(
@@ -74,8 +78,9 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
 
 def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     targets = targets_of(options, command)
+    names = OPTIONS if len(targets) == 1 else OPTIONS_OF_SEVERAL
     is_inspected = not options.no_inspect
-    if options.listen == "stdio":
+    if options.listen == STDIO and given(options):
         if options.no_inspect:
             raise ConfigError("got --no-inspect with --listen stdio, expected it with HOST:PORT only")
         if options.allow_host or options.allow_origin:
@@ -94,11 +99,11 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             endpoints.endpoint_of_all(settings),
             options.trace,
             is_lasting=is_lasting,
-            names=OPTIONS,
+            names=names,
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
-    host, port, path, is_lines = address_of(options.listen)
+    host, port, path, is_lines = address_of(options)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
         for value in values:
@@ -127,7 +132,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
-        names=OPTIONS,
+        names=names,
         login_of=partial(wrap.login_of, opens=options.open, is_stdio=False),
     )
     return run(work, if_stopped=DONE)
@@ -195,7 +200,7 @@ async def _serve_http(
         else:
             reports = await probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token))
+            output.say(banner.listening(service, reports, is_wrapped=names is not KEYS, shown=shown, token=token))
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()

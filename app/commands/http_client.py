@@ -102,7 +102,7 @@ class Isthmus(NamedTuple):
                 return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
             reason = str(body.get("error", "it is another"))[:REASON_MAX_CHARS]
             return Failed(f"{self.url} does not take this token: {reason}")
-        if status == 404 and "endpoints" in body:
+        if status == 404 and body.get("code") == "not_found" and str(body.get("detail")).startswith("got path "):
             return Failed(
                 f"{self.url} shows its servers, tasks and files to nobody here: set core.management.token there, and "
                 "give it as --token"

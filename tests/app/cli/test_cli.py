@@ -218,6 +218,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "X: ${UNSET_4711}", "http://h/"), "got --header X with a ${…}, expected the environment"),
         (("wrap", "--env", "X=${", "--", "cmd"), "got --env X with a ${…}, expected ${NAME} or ${NAME:-default}"),
         (("wrap", "http://h/${UNSET_4711}"), "got the URL with a ${…}, expected the environment variable UNSET_4711"),
+        (("wrap", "--warm", "2", "http://h/"), "got --warm with a URL or --share, expected it with a command of which"),
+        (("wrap", "--warm", "2", "--share", "serial", "--", "c"), "got --warm with a URL or --share, expected it with"),
+        (("wrap", "--warm", "65", "--", "c"), "argument --warm: got '65', expected auto, or a number from 0 to 64"),
+        (("wrap", "--warm", "-1", "--", "c"), "expected"),
         (("wrap", "--share", "serial", "http://h/"), "got --share with a URL or --files, expected it with a command"),
         (("wrap", "--share", "serial", "--files", "--", "c"), "got --share with a URL or --files, expected it with a"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
@@ -245,6 +249,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--proxy", "http://p:1", "--", "cmd"), "got --proxy with a command, expected it with a URL only"),
+        (("wrap", "--insecure", "--", "cmd"), "got --insecure with a command, expected it with a URL only"),
         (("wrap", "--ca-file", "x.pem", "--", "cmd"), "got --ca-file with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "--", "cmd"), "got --pass-header with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "unix:///s"), "got --pass-header with a unix:// URL, expected it with an http"),
@@ -264,9 +269,11 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--proxy", "${UNSET_4711}", "http://h/"), "got --proxy with a ${…}, expected the environment"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
+        (("wrap", "--env", "A_4711", "--", "cmd"), "got --env A_4711 without a =, and no variable of that name is set"),
+        (("wrap", "--env", "ghp4711", "--", "cmd"), "got --env without a =, and no variable of that name is set here"),
+        (("wrap", "--env", "PAHT", "--", "cmd"), "or the NAME of one that is; the nearest that is set is PATH"),
         (("wrap", "--env", "=b", "--", "cmd"), "got --env without a name, expected NAME=VALUE"),
-        (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
+        (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected PORT or HOST"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
         (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
@@ -691,6 +698,17 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
     assert (plan.sharing, plan.names) == (Sharing(share), OPTIONS)
 
 
+@pytest.mark.parametrize(("text", "expected"), [("2", 2), ("0", 0), ("auto", "auto")])
+def test_processes_of_a_wrapped_command_are_kept_ready(
+    text: str, expected: object, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL beside it has none."""
+    targets = ("--server", "a=cmd", "--server", "http://h/")
+    command, url = settings_of(inside, monkeypatch, "wrap", "--warm", text, *targets).servers
+    (default,) = settings_of(inside, monkeypatch, "wrap", "--", "cmd").servers
+    assert (command.warm, url.warm) == (expected, default.warm)
+
+
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "stdio"])
 def test_wrap_sets_the_size_of_requests(inside: Inside, listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(inside, monkeypatch, "wrap", "--listen", listen, "--max-request-bytes", "64Mi", "--", "cmd")
@@ -718,6 +736,7 @@ def test_wrap_passes_headers_of_clients_on(inside: Inside, monkeypatch: pytest.M
         (("--header", "X: $$4", "http://h/"), Upstream(url="http://h/", headers={"X": "$$4"})),
         (("http://h/${TOKEN}",), Upstream(url="http://h/4711")),
         (("--env", "X=${TOKEN}", "--", "sh", "${TOKEN}"), Upstream(command=("sh", "${TOKEN}"), env={"X": "4711"})),
+        (("--env", "TOKEN", "--", "sh"), Upstream(command=("sh",), env={"TOKEN": "4711"})),
     ],
 )
 def test_options_of_wrap_know_variables_as_a_configuration_does(
@@ -1014,11 +1033,13 @@ def test_a_missing_command_is_reported() -> None:
 
 
 def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
-    dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key', file=sys.stderr); sys.exit(7)"
-    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying) as wrapped:
+    """A hint names the variable that it asks for, and the option that hands it on."""
+    dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key; set THE_KEY', file=sys.stderr); sys.exit(7)"
+    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying, env={"THE_KEY": "s3cret"}) as wrapped:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
         assert "exited with code 7" in failed
         assert "no license key" in failed
+        assert failed.endswith("; hint: THE_KEY is set here, but not handed on: use --env THE_KEY")
         assert wrapped.stderr == ""  # the failure is reported once
         assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
         wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")

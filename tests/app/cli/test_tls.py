@@ -44,6 +44,9 @@ def configured(folder: Path, authority: Authority, **rest: Json) -> Path:
     return config
 
 
+ANY_PORT = ("--port", "0")
+
+
 def listening(started: Run) -> str:
     """The address of a running isthmus, by its name in the certificate."""
     return started.wait_line(r"^isthmus \S+ listens on (https://\S+)")[1].replace("127.0.0.1", "localhost")
@@ -235,9 +238,15 @@ def test_sighup_in_a_terminal_that_stays_renews(tmp_path: Path, authority: Autho
 def test_wrap_speaks_tls(tmp_path: Path, authority: Authority) -> None:
     path = authority.server()
     tls = ("--tls-certificate", path.name, "--tls-key", path.with_suffix(".key").name)
-    with Run("wrap", "--listen", "127.0.0.1:0", *tls, "--", *TOOLBOX, cwd=tmp_path) as started:
+    with Run("wrap", *ANY_PORT, *tls, "--", *TOOLBOX, cwd=tmp_path) as started:
         url = listening(started)
         assert asyncio.run(call_through_the_sdk(f"{url}/mcp", authority)) == "toolbox says hi"
+        with Run("wrap", *ANY_PORT, f"{url}/mcp") as refused:
+            failed = refused.wait_line(r"FAILED  (.*)")[1]
+            assert "in --ca-file or the environment variable SSL_CERT_FILE; --insecure goes without" in failed
+        with Run("wrap", *ANY_PORT, "--insecure", f"{url}/mcp") as unchecked:
+            unchecked.wait_line("server  toolbox ")
+            unchecked.wait_line(r"its certificate is not checked \(--insecure\): anybody on the way can", "stderr")
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,11 @@ def test_files_for_machines(conform: Run) -> None:
         (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
         (("--header", "a: b", "--", "c"), "got --header or --transport with a command"),
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("--env", "secret", "--", "c"), "got --env without a name and a ="),
+        (("--env", "secret", "--", "c"), "got --env without a =, and no variable of that name is set"),
+        (
+            ("--header", "X: ${UNSET_4711}", "http://h/"),
+            "got --header X with a ${…}, expected the environment variable",
+        ),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
         (("--replay", "f", "--safe", "--", "c"), "got --safe with --replay"),
         (("--replay", "f", "--junit", "x", "--", "c"), "got --junit with --replay"),
