@@ -25,6 +25,8 @@ WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
 FLUSH_TIMEOUT_S: Final = 1.0
 """Seconds that the end of the process waits for the last lines to be written."""
 
+_CLEAR: Final = "\r\x1b[K"
+"""Moves a terminal's cursor to the beginning of its line, and clears that."""
 _INDENT: Final = "    "
 """Before each line of a traceback."""
 
@@ -69,6 +71,10 @@ class _ThreadedHandler(logging.Handler):
         self._dropped = 0
         self._is_writing = False
         self._is_closed = False
+        self._has_news = False
+        self._written = ""
+        self._shown = ""  # what stands on the terminal's last line, and is overwritten
+        self.can_overwrite = os.isatty(fd) and os.environ.get("TERM", "dumb") != "dumb"
         threading.Thread(target=self._write, name="log lines", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -90,6 +96,13 @@ class _ThreadedHandler(logging.Handler):
                 self._size_chars += len(line)
             self._changed.notify_all()
 
+    def show(self, line: str) -> None:
+        """Shows a line below the log, in place of the one that was shown before; "": none."""
+        with self._changed:
+            if line != self._shown:
+                self._shown, self._has_news = line, True
+                self._changed.notify_all()
+
     def flush(self) -> None:
         """Returns when all lines are written, or after `FLUSH_TIMEOUT_S`."""
         with self._changed:
@@ -104,7 +117,7 @@ class _ThreadedHandler(logging.Handler):
 
     @property
     def _has_lines(self) -> bool:
-        return bool(self._lines or self._dropped)
+        return bool(self._lines or self._dropped or self._has_news)
 
     def _write(self) -> None:
         while True:
@@ -116,9 +129,13 @@ class _ThreadedHandler(logging.Handler):
                     return
                 lines, dropped = self._lines, self._dropped
                 self._lines, self._size_chars, self._dropped = [], 0, 0
+                before, self._written, self._has_news = self._written, self._shown, False
                 self._is_writing = True
             if dropped:
                 lines.append(self._dropped_line(dropped))
+            if before:
+                lines.insert(0, _CLEAR)
+            lines.append(self._written)
             try:
                 _write_all(self._fd, "".join(lines).encode("utf-8", "backslashreplace"))
             except OSError:
@@ -174,6 +191,32 @@ def say(text: str) -> None:
             handler.put(line)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+def can_overwrite() -> bool:
+    """True if the log goes to a terminal, as text: a line can be shown below it that is overwritten in place."""
+    return any(
+        isinstance(handler, _ThreadedHandler) and handler.can_overwrite and not isinstance(handler.formatter, _Json)
+        for handler in logging.getLogger("isthmus").handlers
+    )
+
+
+def show(text: str) -> None:
+    """Shows what goes on: in place of what was shown before where that can be, else as a line of its own."""
+    if not can_overwrite():
+        say(text)
+        return
+    for handler in logging.getLogger("isthmus").handlers:
+        if isinstance(handler, _ThreadedHandler):
+            handler.show(plain(text))
+
+
+def end_shown() -> None:
+    """Takes back what is shown. Returns when it is gone, so that another stream can go on."""
+    for handler in logging.getLogger("isthmus").handlers:
+        if isinstance(handler, _ThreadedHandler) and handler.can_overwrite:
+            handler.show("")
+            handler.flush()
 
 
 def _record(level: int, text: str) -> logging.LogRecord:

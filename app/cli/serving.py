@@ -20,6 +20,7 @@ from ...transports.stdio.client import serve_pipe
 from ..base import logs, output
 from ..base.errors import ConfigError
 from ..commands import banner
+from ..commands.server_table import painted
 from ..config.access import who_may
 from ..config.access_settings import Token
 from ..config.settings import Core, Management, Settings
@@ -143,7 +144,7 @@ def _answered(settings: Settings, options: argparse.Namespace) -> Settings:
 def _closed(settings: Settings) -> tuple[Settings, str]:
     """Lets only a token into a wrapped server that other machines reach, unless the settings say who may call.
 
-    Returns the settings, and the token: that of the environment, or one that is made now; "" if none is asked for.
+    Returns the settings, and the token if one is made now; "" if the environment has it, or none is asked for.
     """
     if not who_may(settings):
         return settings, ""
@@ -152,12 +153,13 @@ def _closed(settings: Settings) -> tuple[Settings, str]:
             f"got --pass-header Authorization with {settings.core.host}, which other machines reach: that header holds "
             "the token for isthmus itself there, so expected --allow-anonymous too, for a server that asks its callers"
         )
-    token = token_of(None) or new_token(os.urandom)
+    known = token_of(None)
+    token = known or new_token(os.urandom)
     entry = Token(name="wrap", sha256=digest_of(token).hex(), groups=(ADMIN,))
     auth = msgspec.structs.replace(settings.auth, tokens=(entry,))
     management = msgspec.structs.replace(settings.core.management, token=None)
     core = msgspec.structs.replace(settings.core, management=management)
-    return msgspec.structs.replace(settings, auth=auth, core=core), token
+    return msgspec.structs.replace(settings, auth=auth, core=core), "" if known else token
 
 
 async def _serve_http(
@@ -195,7 +197,8 @@ async def _serve_http(
         else:
             reports = await probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token))
+            screen = banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token)
+            output.say(screen, painted)
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()

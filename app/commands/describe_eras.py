@@ -11,9 +11,7 @@ from ...core.base.revisions import LEGACY, MODERN, Era, is_older
 from ..base.output import plain
 from ..runtime.probe import ServerReport
 from .losses import Fate, Loss, losses_for_older, losses_of
-
-WIDTH: Final = 118
-"""Columns of a line: fewer than a wide terminal has, so that no line is wrapped a second time."""
+from .server_table import WIDTH
 
 _OLDEST, *_, _LATEST = LEGACY
 
