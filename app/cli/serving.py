@@ -26,6 +26,7 @@ from ..config.access_settings import Token
 from ..config.settings import Core, Management, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
+from ..runtime import request_log
 from ..runtime.allocator import return_free_memory
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport
@@ -50,6 +51,8 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
         return ("isthmus", "login", *given, id)
 
     if options.stdio is not None:
+        if options.log_level is None:
+            request_log.switch(False)
         work = partial(
             _serve_stdio,
             settings,
@@ -99,6 +102,8 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
+    if options.log_level is None:
+        request_log.switch(True)
     host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):

@@ -53,7 +53,11 @@ def listening(
     warned = [*_warnings(service), *(line for pair in pairs for line in warnings(*pair))]
     lines += [*warned, ""] if warned else []
     if all(report.problem and not awaits_clients(server, report) for server, report in pairs):
-        lines += ["no server works yet: mend it and start again, or leave this on: it tries again", "for each client", ""]
+        lines += [
+            "no server works yet: mend it and start again, or leave this on: it tries again",
+            "for each client",
+            "",
+        ]
     return "\n".join([*lines, *_connecting(service, shown, token), ""])
 
 

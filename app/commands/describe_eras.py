@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, get_args
+from typing import get_args
 
 from ...core.base.revisions import LEGACY, MODERN, Era, is_older
 from ..base.output import plain

@@ -53,6 +53,7 @@ def to_plan(
     tmp_prefix: str = "",
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
+    tells: bool = False,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -65,6 +66,7 @@ def to_plan(
         tmp_prefix: beginning of the path of each temporary folder; the name of the workspace follows.
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
+        tells: what happens to requests is to be told.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
@@ -91,6 +93,7 @@ def to_plan(
         file_scope=FileScope(settings.sessions.file_scope),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
+        tells=tells,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),
