@@ -13,6 +13,7 @@ import select
 import sys
 import textwrap
 import threading
+import time
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final
@@ -24,7 +25,8 @@ WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
 """Characters of lines not yet written. A server that logs every step writes some 100 KB a second."""
 FLUSH_TIMEOUT_S: Final = 1.0
 """Seconds that the end of the process waits for the last lines to be written."""
-
+GATHER_S: Final = 0.01
+"""Seconds that the first of several lines waits to be written with the others."""
 _CLEAR: Final = "\r\x1b[K"
 """Moves a terminal's cursor to the beginning of its line, and clears that."""
 _INDENT: Final = "    "
@@ -71,6 +73,7 @@ class _ThreadedHandler(logging.Handler):
         self._dropped = 0
         self._is_writing = False
         self._is_closed = False
+        self._is_hurried = False
         self._has_news = False
         self._written = ""
         self._shown = ""  # what stands on the terminal's last line, and is overwritten
@@ -94,6 +97,8 @@ class _ThreadedHandler(logging.Handler):
             else:
                 self._lines.append(line)
                 self._size_chars += len(line)
+                if len(self._lines) > 1:
+                    return  # the thread is awake
             self._changed.notify_all()
 
     def show(self, line: str) -> None:
@@ -106,7 +111,10 @@ class _ThreadedHandler(logging.Handler):
     def flush(self) -> None:
         """Returns when all lines are written, or after `FLUSH_TIMEOUT_S`."""
         with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: not self._has_lines and not self._is_writing, FLUSH_TIMEOUT_S)
+            self._is_hurried = False
 
     def close(self) -> None:
         """Lets the thread end once it has written all lines."""
@@ -127,6 +135,8 @@ class _ThreadedHandler(logging.Handler):
                 self._changed.wait_for(lambda: self._has_lines or self._is_closed)
                 if not self._has_lines:
                     return
+                # More lines come at once where many requests do, and waking the thread for each costs more than them.
+                self._changed.wait_for(lambda: self._is_hurried or self._is_closed, GATHER_S)
                 lines, dropped = self._lines, self._dropped
                 self._lines, self._size_chars, self._dropped = [], 0, 0
                 before, self._written, self._has_news = self._written, self._shown, False
@@ -191,6 +201,31 @@ def say(text: str) -> None:
             handler.put(line)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+class FrequentLog:
+    """A log of many lines at level info, whose cost matters: no record is made of a line that is text.
+
+    Args:
+        name: of the logger, whose level holds.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.logger = logging.getLogger(name)
+        self._second = -1
+        self._head = ""
+
+    def write(self, text: str) -> None:
+        handlers = logging.getLogger("isthmus").handlers
+        handler = handlers[0] if len(handlers) == 1 else None
+        if not isinstance(handler, _ThreadedHandler) or isinstance(handler.formatter, _Json):
+            self.logger.info("%s", text)
+            return
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self._head = f"{datetime.fromtimestamp(second, UTC).strftime('%H:%M:%S')} info   "
+        handler.put(f"{self._head} {plain(text)}")
 
 
 def can_overwrite() -> bool:

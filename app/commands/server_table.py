@@ -113,5 +113,8 @@ def rest_columns(rows: Sequence[Row], columns: int = WIDTH) -> int:
 
 
 def _line(row: Row, widths: Sequence[int]) -> str:
-    cells = [text.rjust(width) if i == 3 else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths))]
+    cells = [
+        text.rjust(width) if i == 3 else text.ljust(width)
+        for i, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
     return "  ".join(cells).rstrip()

@@ -6,9 +6,10 @@ import logging
 from typing import Final
 
 from ...core.base.happenings import Happening, Outcome, RequestOver, SessionBegun, SessionOver
+from ..base.logs import FrequentLog
 from ..base.output import short
 
-_log: Final = logging.getLogger("isthmus.requests")
+_log: Final = FrequentLog("isthmus.requests")
 _SESSION_CHARS: Final = 6
 """Characters of a session's public name, to tell two sessions of one client apart."""
 _OUTCOMES: Final = {
@@ -23,23 +24,23 @@ _SILENT: Final = frozenset({"initialize", "ping"})
 
 def is_wanted() -> bool:
     """True if these lines are logged."""
-    return _log.isEnabledFor(logging.INFO)
+    return _log.logger.isEnabledFor(logging.INFO)
 
 
 def switch(is_on: bool) -> None:
     """Logs these lines from now on, or leaves them out, whatever the level of the rest."""
-    _log.setLevel(logging.INFO if is_on else logging.WARNING)
+    _log.logger.setLevel(logging.INFO if is_on else logging.WARNING)
 
 
 def write(happening: Happening) -> None:
     match happening:
         case RequestOver():
             if happening.method not in _SILENT or happening.outcome is not Outcome.RESULT:
-                _log.info("%s", _request(happening))
+                _log.write(_request(happening))
         case SessionBegun():
-            _log.info("%s: session begun, revision %s%s", happening.server, happening.revision, _by(happening))
+            _log.write(f"{happening.server}: session begun, revision {happening.revision}{_by(happening)}")
         case SessionOver():
-            _log.info("%s: session over: %s%s", happening.server, happening.reason, _by(happening))
+            _log.write(f"{happening.server}: session over: {happening.reason}{_by(happening)}")
 
 
 def _request(over: RequestOver) -> str:
