@@ -109,3 +109,17 @@ def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argpar
     ):
         order = add(name, parents=[shared, running], help=as_help(about), description=about)
         order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
+
+
+def add_connect_info(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
+    about = "Print what connects an MCP client to a running isthmus: the entry for its file, and where that is."
+    command = add(
+        "connect-info",
+        parents=[shared, running],
+        help="print what goes into the file of an MCP client",
+        usage="isthmus connect-info [options] CLIENT [ID]",
+        description=about,
+        epilog="Example: isthmus connect-info cursor",
+    )
+    command.add_argument("client", metavar="CLIENT", help="such as claude-desktop, claude-code, vscode, cursor, codex")
+    command.add_argument("id", nargs="?", metavar="ID", help="the server or profile; default: all servers")

@@ -77,6 +77,20 @@ class Isthmus(NamedTuple):
             return decoded
         raise self._refused(status, decoded)
 
+    def look_at(self, path: str) -> tuple[int, str]:
+        """Asks for a page without the token. Returns the status, and the error that was said, if one was.
+
+        Raises:
+            Failed: there is no response.
+        """
+        with self._replace(token=None)._requested("GET", path, READ_TIMEOUT_S) as response:
+            try:
+                said = msgspec.json.decode(response.read(ERROR_MAX_BYTES)) if response.status >= 400 else None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                said = None
+        error = said.get("error") if isinstance(said, dict) else None
+        return response.status, error if isinstance(error, str) else ""
+
     def stream(self, path: str, timeout_s: float = READ_TIMEOUT_S) -> Iterator[bytes]:
         """Yields the bytes of a response body. A body that breaks off ends without an error.
 
