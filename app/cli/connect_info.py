@@ -48,15 +48,17 @@ def _endpoint(isthmus: Isthmus, id: str | None) -> tuple[str, str, bool, str]:
     """Returns the path after `/mcp`, the name, whether callers must show a token, and why nobody could be asked."""
     suffix = "" if id is None else f"/{id}"
     try:
-        status, said = isthmus.look_at(f"/mcp{suffix}")
+        status = isthmus.status_of(f"/mcp{suffix}")
     except Failed as error:
         return suffix, id or ALL, False, str(error)
+    try:
+        servers = [str(one["name"]) for one in isthmus.servers()]
+    except Failed:  # it shows them to nobody here
+        servers = []
     if status == 404:
-        raise Failed(said or f"{isthmus.url} has no /mcp{suffix}")
+        near = difflib.get_close_matches(id or "", servers, n=1)
+        hint = f"; the nearest is {near[0]}" if near else ""
+        raise Failed(f"{isthmus.url} has nothing at /mcp{suffix}, expected one of {', '.join(servers)}{hint}")
     if id is None:
-        try:
-            servers = [one["name"] for one in isthmus.servers()]
-        except Failed:  # it shows them to nobody here
-            servers = []
-        id = str(servers[0]) if len(servers) == 1 else ALL
+        id = servers[0] if len(servers) == 1 else ALL
     return suffix, id, status == 401, ""

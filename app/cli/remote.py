@@ -21,6 +21,7 @@ from ..commands import (
 from ..commands import (
     files_on_disk,
     http_client,
+    server_status,
     tasks,
 )
 from ..commands.files_over_http import FilesOverHttp
@@ -43,7 +44,7 @@ def answer(options: argparse.Namespace) -> bool:
 
 def _ps(options: argparse.Namespace) -> bool:
     servers = isthmus_of(options).servers()
-    _print(options, servers, http_client.table)
+    _print(options, servers, server_status.table)
     return True
 
 

@@ -99,7 +99,7 @@ def add_files(
 
 def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
     """Adds `ps`, `start`, `stop` and `restart`."""
-    ps_about = "Show how the servers of a running isthmus fare."
+    ps_about = "Show the status of each server of a running isthmus."
     ps = add("ps", parents=[shared, running], help=as_help(ps_about), description=ps_about)
     ps.add_argument("--json", action="store_true", help=AS_JSON)
     for name, about in (

@@ -43,8 +43,11 @@ _log = logging.getLogger("isthmus.cli")
 def serve(options: argparse.Namespace, command: list[str]) -> int:
     no_command(command, "serve")
     endpoints.settle_stdio(options)
-    settings = _answered(config_files.open_given(options).settings(), options)
+    source = config_files.open_given(options)
+    settings = _answered(source.settings(), options)
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
+    for note in source.notes:
+        logs.say(f"{source.path}: {note}")
     given = () if options.config is None else (options.config,)
 
     def login_command(id: str) -> tuple[str, ...]:
