@@ -42,7 +42,7 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
     )
     profile_lines: list[str] = []
     async with running(msgspec.structs.replace(settings, profiles=waiting), listen=False, is_lasting=False) as service:
-        reports = await probe_all(service, is_logged=False, is_thorough=True)
+        reports = await probe_all(service, is_thorough=True)
         with without_warnings():
             for profile in profiles_of(settings):
                 profile_lines += ["", *await describe_profiles.describe(service.hub, settings, profile, reports)]

@@ -26,11 +26,12 @@ PROBE_TIMEOUT_S = 600.0
 """Longer than any server's own start timeout, which normally ends the wait."""
 
 
-async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = False) -> list[ServerReport]:
+async def probe_all(service: Gateway, *, is_thorough: bool = False) -> list[ServerReport]:
     """Probes every server at once, and shows which ones have not answered yet.
 
+    The reports contain failures, so warnings of them are kept out of the log.
+
     Args:
-        is_logged: if false, warnings of failures, which the reports contain as well, are kept out of the log.
         is_thorough: probe every server in both eras, unless its configuration names one, and wait for its tools. Else
             they are waited for only if its configuration names some.
     """
@@ -67,7 +68,7 @@ async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = Fa
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
 
-    with contextlib.nullcontext() if is_logged else without_warnings():
+    with without_warnings():
         async with anyio.create_task_group() as waiting:
             waiting.start_soon(_say_waiting, service, reports)
             async with anyio.create_task_group() as tasks:
@@ -79,9 +80,9 @@ async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = Fa
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keeps warnings of the hub out of the log, unless its level shows more than warnings anyway."""
+    """Keeps warnings of the hub out of the log, unless that shows everything."""
     log = logging.getLogger("isthmus.hub")
-    if not log.isEnabledFor(logging.INFO):
+    if not log.isEnabledFor(logging.DEBUG):
         log.setLevel(logging.ERROR)
     try:
         yield

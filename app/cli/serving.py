@@ -72,7 +72,6 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=True,
         shown=endpoints.endpoint_of_all(settings) if options.all else "",
-        is_logged=True,
         is_quiet=options.quiet_start,
         login_command=login_command,
     )
@@ -133,7 +132,6 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=is_lasting,
         shown=endpoints.endpoint_of_all(settings) if len(targets) > 1 else "",
-        is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
         names=OPTIONS,
@@ -176,7 +174,6 @@ async def _serve_http(
     stop: Stop,
     *,
     is_lasting: bool,
-    is_logged: bool,
     is_quiet: bool,
     shown: str = "",
     token: str = "",
@@ -203,7 +200,7 @@ async def _serve_http(
                 for server in settings.servers
             ]
         else:
-            reports = await probe_all(service, is_logged=is_logged)
+            reports = await probe_all(service)
         try:
             screen = banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token)
             output.say(screen, painted)

@@ -14,7 +14,7 @@ from ...core.wire.http.origin import is_loopback
 from ..base.output import plain_json
 from ..base.version import VERSION
 from ..config.addresses import host_of
-from ..config.profiles import left_out, profiles_of, servers_of
+from ..config.profiles import DEFAULT, left_out, profiles_of, servers_of
 from ..config.settings import Server, Settings
 from ..gateway import Gateway
 from ..runtime.listeners import is_wildcard
@@ -103,8 +103,8 @@ def _further_endpoints(service: Gateway) -> list[str]:
     lines = []
     for profile in profiles_of(settings):
         servers = [one.id for one in servers_of(profile)]
-        head = f"{profile.id}  {found[profile.id]}  "
-        lines.append(f"{head}{joined(servers, WIDTH - len(head))}")
+        head, tail = ("all at one endpoint" if profile.id == DEFAULT else f"profile {profile.id}"), f": {found[profile.id]}"
+        lines.append(f"{head}{tail} ({joined(servers, WIDTH - len(head + tail) - len(' ()'))})")
     if any(server.inspect for server in settings.servers):
         lines.append("/sse or /ws in place of /mcp: the same over HTTP+SSE or WebSocket")
     return lines
