@@ -499,7 +499,9 @@ def serving(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        found = re.search(r" listens on http://127\.0\.0\.1:(\d+)", read_until(process.stdout.fileno(), b"mcpServers"))
+        found = re.search(
+            r" listens on http://127\.0\.0\.1:(\d+)", read_until(process.stdout.fileno(), b"connect a client")
+        )
         assert found is not None
         yield found[1]
         process.terminate()

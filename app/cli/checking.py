@@ -52,10 +52,10 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
         is_answered = not report.problem or awaits_clients(server, report)
         is_reached = all(address.state != "ill" for address in report.addresses)
         is_good = is_good and is_answered and is_reached and not misfits(server, report)
-    warned = [f"WARNING {one}" for one in filter(None, (who_may(settings), unusable_certificate(settings), *problems))]
-    is_good = is_good and not warned
-    warned += check_screen.all_warnings(settings, reports)
-    lines = ["", *check_screen.servers(settings, reports, with_eras=with_eras), *profile_lines, ""]
+    problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
+    is_good = is_good and not problems
+    warned = check_screen.all_warnings(settings.servers, reports, problems)
+    lines = ["", *check_screen.lines_of(settings, settings.servers, reports, with_eras=with_eras), *profile_lines, ""]
     lines += [*warned, ""] if warned else []
     lines += check_screen.ending(path, reports, is_good=is_good, with_eras=with_eras)
     output.say("\n".join(lines), check_screen.painted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from ..runtime.listeners import is_wildcard
 from ..runtime.probe import ServerReport
 from .check_adapters import awaits_clients
 from .endpoint_urls import suffixes, urls
-from .server_details import details, labelled, warnings
+from .server_details import details, labelled, warned, warnings
 from .server_table import WIDTH, joined, row_of, table
 
 DEFAULT_URL: Final = "http://127.0.0.1:8932"
@@ -50,8 +49,8 @@ def listening(
     if places and not shown:
         lines += [*_further_endpoints(service), ""]
     pairs = list(zip(settings.servers, reports, strict=True))
-    warned = [*_warnings(service), *(line for pair in pairs for line in warnings(*pair))]
-    lines += [*warned, ""] if warned else []
+    found = [*_warnings(service), *(line for pair in pairs for line in warnings(*pair))]
+    lines += [*found, ""] if found else []
     if all(report.problem and not awaits_clients(server, report) for server, report in pairs):
         lines += [
             "no server works yet: mend it and start again, or leave this on: it tries again",
@@ -103,7 +102,10 @@ def _further_endpoints(service: Gateway) -> list[str]:
     lines = []
     for profile in profiles_of(settings):
         servers = [one.id for one in servers_of(profile)]
-        head, tail = ("all at one endpoint" if profile.id == DEFAULT else f"profile {profile.id}"), f": {found[profile.id]}"
+        head, tail = (
+            ("all at one endpoint" if profile.id == DEFAULT else f"profile {profile.id}"),
+            f": {found[profile.id]}",
+        )
         lines.append(f"{head}{tail} ({joined(servers, WIDTH - len(head + tail) - len(' ()'))})")
     if any(server.inspect for server in settings.servers):
         lines.append("/sse or /ws in place of /mcp: the same over HTTP+SSE or WebSocket")
@@ -128,11 +130,7 @@ def _warnings(service: Gateway) -> list[str]:
             "with each call, and finds nothing of its last one. To keep it, let auth say who calls, or set "
             "sessions.affinity: shared if the servers remember nothing that is private"
         )
-    return [
-        line
-        for text in found
-        for line in textwrap.wrap(f"WARNING {text}", WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
-    ]
+    return [line for text in found for line in warned(text)]
 
 
 def _connecting(service: Gateway, shown: str, token: str) -> list[str]:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..config.settings import Settings
+from ..config.settings import Server, Settings
 from ..runtime.probe import ServerReport
 from . import describe_eras
-from .server_details import details, labelled, warnings
+from .server_details import details, labelled, warned, warnings
 from .server_table import painted as painted
 from .server_table import rest_columns, row_of, table, tool_names
 
-TOOLS_HINT = "all tools of a server: isthmus tools"
 
-
-def servers(settings: Settings, reports: Sequence[ServerReport], *, with_eras: bool) -> list[str]:
+def lines_of(
+    settings: Settings, servers: Sequence[Server], reports: Sequence[ServerReport], *, with_eras: bool
+) -> list[str]:
     """Returns the table and the details of all servers.
 
     Args:
         with_eras: say which revisions each server speaks, and what is translated for clients of others.
     """
-    pairs = list(zip(settings.servers, reports, strict=True))
+    pairs = list(zip(servers, reports, strict=True))
     rows = [row_of(server, report) for server, report in pairs]
     columns = rest_columns(rows)
     rows = [
@@ -37,8 +37,10 @@ def servers(settings: Settings, reports: Sequence[ServerReport], *, with_eras: b
     return lines
 
 
-def all_warnings(settings: Settings, reports: Sequence[ServerReport]) -> list[str]:
-    return [line for pair in zip(settings.servers, reports, strict=True) for line in warnings(*pair)]
+def all_warnings(servers: Sequence[Server], reports: Sequence[ServerReport], problems: Sequence[str] = ()) -> list[str]:
+    """Returns the warnings about all servers, after those about the `problems` of the whole."""
+    of_servers = [line for pair in zip(servers, reports, strict=True) for line in warnings(*pair)]
+    return [*(line for problem in problems for line in warned(problem)), *of_servers]
 
 
 def ending(path: str, reports: Sequence[ServerReport], *, is_good: bool, with_eras: bool) -> list[str]:

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from .banner import own_path
 
 PLACEHOLDER: Final = "TOKEN"
-"""What stands for the token that callers must show. A secret is never printed."""
+"""Stands for the token that callers must show. A secret is never printed."""
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 Json = dict[str, object]
 
 
 class Endpoint(NamedTuple):
-    """What a client is connected to.
+    """An endpoint that a client is connected to.
 
     Attributes:
         name: the name that the client is to have for it.

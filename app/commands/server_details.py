@@ -60,10 +60,11 @@ def details(settings: Settings, server: Server, report: ServerReport, *, is_only
 
 def warnings(server: Server, report: ServerReport) -> list[str]:
     """Returns what is wrong with the configuration of a server, for lines after everything else."""
-    return [line for text in misfits(server, report) for line in _warned(f"{server.id}: {text}")]
+    return [line for text in misfits(server, report) for line in warned(f"{server.id}: {text}")]
 
 
-def _warned(text: str) -> list[str]:
+def warned(text: str) -> list[str]:
+    """Returns a warning, wrapped."""
     return textwrap.wrap(
         plain(f"WARNING {text}"),
         WIDTH,

@@ -1,4 +1,4 @@
-"""What happens to requests and sessions of clients, for whoever looks on: a log, metrics, an audit.
+"""Happenings: requests and sessions of clients that began or are over, for a log, metrics or an audit.
 
 The engine orders a `Tell` for each, if `Plan.tells` says that somebody wants it. None holds a payload or a secret.
 """
