@@ -20,6 +20,8 @@ from typing import Final
 
 from .output import laid_out, plain, plain_json
 
+REQUESTS: Final = "isthmus.requests"
+"""The name of the log of clients' requests."""
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
 """Characters of lines not yet written. A server that logs every step writes some 100 KB a second."""
@@ -165,12 +167,13 @@ def _write_all(fd: int, data: bytes) -> None:
             select.select([], [fd], [])
 
 
-def set_up(level: str, format: str) -> None:
+def set_up(level: str, format: str, *, requests: bool | None = None) -> None:
     """Sends the log to stderr from now on, and with it what libraries log and the error that ends the process.
 
     Args:
         level: one of `LEVELS`.
         format: text or json.
+        requests: log a line for each request of a client, whatever the level; None: as that says.
     """
     handler = _handler()
     handler.setFormatter(_Json() if format == "json" else _Text())
@@ -181,6 +184,8 @@ def set_up(level: str, format: str) -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level.upper())
+    of_requests = logging.NOTSET if requests is None else logging.INFO if requests else logging.WARNING
+    logging.getLogger(REQUESTS).setLevel(of_requests)
     logging.lastResort = handler  # of loggers without a handler, such as that of asyncio
     sys.excepthook = _log_crash
 

@@ -26,7 +26,6 @@ from ..config.access_settings import Token
 from ..config.settings import Core, Management, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
-from ..runtime import request_log
 from ..runtime.allocator import return_free_memory
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport
@@ -45,7 +44,9 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
     endpoints.settle_stdio(options)
     source = config_files.open_given(options)
     settings = _answered(source.settings(), options)
-    logs.set_up(options.log_level or settings.core.log_level, options.log_format)
+    # A client that starts a command may show its stderr to people: lines of requests are there if they are asked for.
+    requests = None if options.stdio is None or options.log_level is not None else False
+    logs.set_up(options.log_level or settings.core.log_level, options.log_format, requests=requests)
     for note in source.notes:
         logs.say(f"{source.path}: {note}")
     given = () if options.config is None else (options.config,)
@@ -54,8 +55,6 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
         return ("isthmus", "login", *given, id)
 
     if options.stdio is not None:
-        if options.log_level is None:
-            request_log.switch(False)
         work = partial(
             _serve_stdio,
             settings,
@@ -105,7 +104,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         )
         return run(work, if_stopped=DONE)
     if options.log_level is None:
-        request_log.switch(True)
+        logs.set_up("warning", options.log_format, requests=True)
     host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):

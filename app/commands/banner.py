@@ -19,7 +19,7 @@ from ..gateway import Gateway
 from ..runtime.listeners import is_wildcard
 from ..runtime.probe import ServerReport
 from .check_adapters import awaits_clients
-from .endpoint_urls import suffixes, urls
+from .endpoint_urls import urls
 from .server_details import details, labelled, warned, warnings
 from .server_table import WIDTH, joined, row_of, table
 
@@ -69,18 +69,18 @@ def _one_endpoint(service: Gateway, shown: str) -> list[str]:
 
 
 def _table(service: Gateway, reports: list[ServerReport], *, is_shown: bool) -> list[str]:
-    """Returns the table, with whole URLs if they fit, else with their paths."""
-    servers, found = service.settings.servers, urls(service)
-    paths = {id: f"/mcp{suffix}" for id, suffix in suffixes(service.settings).items()}
-    for endpoints in (found, paths):
-        rows = [
-            row_of(server, report, endpoints[server.id] if is_shown else "")
-            for server, report in zip(servers, reports, strict=True)
-        ]
-        lines = table(rows, last="URL" if is_shown else "")
-        if max(map(len, lines)) <= WIDTH and all(row.id in line for row, line in zip(rows, lines[1:], strict=True)):
-            break
-    return lines
+    """Returns the table, with URLs if they fit, else with a line about them."""
+    pairs, found = list(zip(service.settings.servers, reports, strict=True)), urls(service)
+    if is_shown:
+        lines = table([row_of(server, report, found[server.id]) for server, report in pairs], last="URL")
+        if max(map(len, lines)) <= WIDTH or len(pairs) == 1:
+            return lines
+    lines = table([row_of(server, report) for server, report in pairs], last="")
+    if not is_shown:
+        return lines
+    base = service.settings.core.public_base_url or service.base_url
+    others = [found[server.id] for server, _ in pairs if not found[server.id].startswith(base)]
+    return [*lines, "", f"each at {base}/mcp/SERVER", *(f"but at {url}" for url in others)]
 
 
 def _details(settings: Settings, server: Server, report: ServerReport, *, is_wrapped: bool) -> list[str]:

@@ -10,14 +10,6 @@ from ..config.settings import Server, Settings
 from ..gateway import Gateway
 
 
-def suffixes(settings: Settings) -> dict[str, str]:
-    """Returns what stands after `/mcp` in the path of each server and profile."""
-    default = default_of(settings)
-    unnamed = default or (settings.servers[0].id if len(settings.servers) == 1 else "")
-    ids = (*(server.id for server in settings.servers), *(profile.id for profile in profiles_of(settings)))
-    return {id: "" if id == unnamed else f"/{id}" for id in ids}
-
-
 def urls(service: Gateway) -> Mapping[str, str]:
     """Returns the URL of each server and profile; a path, if only a Unix domain socket listens."""
     settings, core = service.settings, service.settings.core
@@ -25,8 +17,16 @@ def urls(service: Gateway) -> Mapping[str, str]:
     servers = {server.id: server for server in settings.servers}
     return {
         id: f"{_base_for(servers[id], base) if id in servers else base}/mcp{suffix}"
-        for id, suffix in suffixes(settings).items()
+        for id, suffix in _suffixes(settings).items()
     }
+
+
+def _suffixes(settings: Settings) -> dict[str, str]:
+    """Returns what stands after `/mcp` in the path of each server and profile."""
+    default = default_of(settings)
+    unnamed = default or (settings.servers[0].id if len(settings.servers) == 1 else "")
+    ids = (*(server.id for server in settings.servers), *(profile.id for profile in profiles_of(settings)))
+    return {id: "" if id == unnamed else f"/{id}" for id in ids}
 
 
 def _base_for(server: Server, base_url: str) -> str:

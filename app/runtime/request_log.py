@@ -6,10 +6,10 @@ import logging
 from typing import Final
 
 from ...core.base.happenings import Happening, Outcome, RequestOver, SessionBegun, SessionOver
-from ..base.logs import FrequentLog
+from ..base.logs import REQUESTS, FrequentLog
 from ..base.output import short
 
-_log: Final = FrequentLog("isthmus.requests")
+_log: Final = FrequentLog(REQUESTS)
 _SESSION_CHARS: Final = 6
 """Characters of a session's public name, to tell two sessions of one client apart."""
 _OUTCOMES: Final = {
@@ -25,11 +25,6 @@ _SILENT: Final = frozenset({"initialize", "ping"})
 def is_wanted() -> bool:
     """True if these lines are logged."""
     return _log.logger.isEnabledFor(logging.INFO)
-
-
-def switch(is_on: bool) -> None:
-    """Logs these lines from now on, or leaves them out, whatever the level of the rest."""
-    _log.logger.setLevel(logging.INFO if is_on else logging.WARNING)
 
 
 def write(happening: Happening) -> None:

@@ -135,9 +135,9 @@ class Run:
     def wait_url(self) -> str:
         """The URL of its MCP endpoint, once its banner is out."""
         base_url = self.wait_line(r"listens on (\S+)")[1]
-        shown = self.wait_line(r"^\S+ +(?:ready|FAILED|waits|relayed|not asked) .*?(\w*:?/\S+)$")[1]
         self.wait_line("connect a client|a client starts")
-        return f"{base_url}{shown}" if shown.startswith("/") else shown
+        [id, shown] = self.wait_line(r"^(\S+) +(?:ready|FAILED|waits|relayed|not asked) .*?(\w+://\S+|/mcp)?$").groups()
+        return shown if shown and "://" in shown else f"{base_url}{shown or f'/mcp/{id}'}"
 
     def write(self, *messages: Json, end: bool = False) -> None:
         assert self._popen.stdin is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from command import Json, Run, run
 from isthmus.app.commands import server_status
+from isthmus.app.commands.http_client import duration
 from isthmus.core.base.revisions import LATEST_LEGACY
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
@@ -235,4 +236,4 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
     [(0, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90_061, "1d 1h"), (864_000, "10d 0h")],
 )
 def test_times_are_shown_in_two_units(seconds: float, text: str) -> None:
-    assert http_client.duration(seconds) == text
+    assert duration(seconds) == text
