@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {
     "base.decisions": "Allowed Decide Denied",
-    "base.effects": "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target",
+    "base.effects": "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target Tell",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (
         "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "

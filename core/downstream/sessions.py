@@ -493,6 +493,8 @@ class Sessions:
         if session.is_busy or self._responder.keeps(session) or session.router.is_used(session):
             self._responder.touch(session)
         else:
+            if self._responder.teller is None:
+                self._context.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 
     def handle_question_timeout(self, sid: str, number: int) -> None:

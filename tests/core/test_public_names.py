@@ -21,7 +21,7 @@ LIST = """
     Receive Recorder RemoteProtocolError Remove ReplyBody ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send
     SendEvents Serve ServerExchange ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer
     StorageFailed StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target
-    TaskRules TaskStatus Ticket UploadConsumer UploadManifest UploadOpening Verb Written answer_for encode_line replay
+    TaskRules TaskStatus Tell Ticket UploadConsumer UploadManifest UploadOpening Verb Written answer_for encode_line replay
 """
 NAMES = LIST.split()
 
