@@ -76,10 +76,12 @@ def tool_names(server: Server, report: ServerReport, columns: int) -> str:
 def joined(names: Sequence[str], columns: int, tail: str = "") -> str:
     """Joins names with commas. Those that do not fit into `columns` are counted: "a, b and 14 more"."""
     for count in range(len(names), 0, -1):
-        more = f" and {len(names) - count} more" if count < len(names) else ""
-        line = ", ".join(names[:count]) + more + tail
-        if len(line) <= columns or count == 1:
-            return line
+        end = (f" and {len(names) - count} more" if count < len(names) else "") + tail
+        line = ", ".join(names[:count])
+        if len(line + end) <= columns:
+            return line + end
+        if count == 1:
+            return cut(line, max(ID_MIN, columns - len(end))) + end
     return tail.strip()
 
 

@@ -63,7 +63,7 @@ def test_nothing_is_told_where_nobody_wants_it() -> None:
 
 
 def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
-    """They are made over plain HTTP by somebody; other requests, and those of a probe, are the proxy's own."""
+    """A call is made over plain HTTP by somebody; other requests, and those of a probe, are the proxy's own."""
     for sees_hidden, expected in ((False, ["echo"]), (True, [])):
         world = driver(tells=True)
         pipe = world.engine.new_channel()
