@@ -177,6 +177,7 @@ def test_errors_that_nobody_catches_are_log_lines_too(format: str) -> None:
         assert [line.split()[1] for line in heads] == ["error", "critical"]
 
 
+@pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize(("term", "in_place"), [("xterm", True), ("dumb", False)])
 def test_on_a_terminal_a_line_is_overwritten_in_place(
     term: str, in_place: bool, monkeypatch: pytest.MonkeyPatch
