@@ -14,19 +14,24 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .output import laid_out, plain, plain_json
 
 REQUESTS: Final = "isthmus.requests"
 """The name of the log of clients' requests."""
+T = TypeVar("T")
+
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
 """Characters of lines not yet written. A server that logs every step writes some 100 KB a second."""
 FLUSH_TIMEOUT_S: Final = 1.0
 """Seconds that the end of the process waits for the last lines to be written."""
+LATER_CHARS: Final = 200
+"""Characters that a line which is not made yet counts for."""
 GATHER_S: Final = 0.01
 """Seconds that the first of several lines waits to be written with the others."""
 _CLEAR: Final = "\r\x1b[K"
@@ -59,6 +64,15 @@ class _Json(logging.Formatter):
         return plain_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
+class _Later(NamedTuple):
+    """A line of the log `name` that is made of a thing when it is written."""
+
+    name: str
+    render: Callable[[Any], str]
+    thing: Any
+    at_unix: float
+
+
 class _ThreadedHandler(logging.Handler):
     """A log handler that formats a record at once and leaves the writing to a thread.
 
@@ -70,7 +84,9 @@ class _ThreadedHandler(logging.Handler):
         super().__init__()
         self._fd = fd
         self._changed = threading.Condition()
-        self._lines: list[str] = []
+        self._lines: list[str | _Later] = []
+        self._second = -1
+        self._head = ""
         self._size_chars = 0
         self._dropped = 0
         self._is_writing = False
@@ -101,6 +117,18 @@ class _ThreadedHandler(logging.Handler):
                 self._size_chars += len(line)
                 if len(self._lines) > 1:
                     return  # the thread is awake
+            self._changed.notify_all()
+
+    def put_later(self, later: _Later) -> None:
+        """Queues a line that is made when it is written."""
+        with self._changed:
+            if self._size_chars + LATER_CHARS > WAITING_MAX_CHARS:
+                self._dropped += 1
+            else:
+                self._lines.append(later)
+                self._size_chars += LATER_CHARS
+                if len(self._lines) > 1:
+                    return
             self._changed.notify_all()
 
     def show(self, line: str) -> None:
@@ -139,10 +167,11 @@ class _ThreadedHandler(logging.Handler):
                     return
                 # More lines come at once where many requests do, and waking the thread for each costs more than them.
                 self._changed.wait_for(lambda: self._is_hurried or self._is_closed, GATHER_S)
-                lines, dropped = self._lines, self._dropped
+                waiting, dropped = self._lines, self._dropped
                 self._lines, self._size_chars, self._dropped = [], 0, 0
                 before, self._written, self._has_news = self._written, self._shown, False
                 self._is_writing = True
+            lines = [line if isinstance(line, str) else self._text(line) for line in waiting]
             if dropped:
                 lines.append(self._dropped_line(dropped))
             if before:
@@ -152,6 +181,17 @@ class _ThreadedHandler(logging.Handler):
                 _write_all(self._fd, "".join(lines).encode("utf-8", "backslashreplace"))
             except OSError:
                 continue  # the reader of stderr is gone
+
+    def _text(self, later: _Later) -> str:
+        text, second = later.render(later.thing), int(later.at_unix)
+        if isinstance(self.formatter, _Json):
+            record = _record(logging.INFO, text, later.name)
+            record.created = later.at_unix
+            return f"{self.format(record)}\n"
+        if second != self._second:
+            self._second = second
+            self._head = f"{datetime.fromtimestamp(second, UTC).strftime('%H:%M:%S')} info   "
+        return f"{self._head} {plain(text)}\n"
 
     def _dropped_line(self, count: int) -> str:
         text = f"{count} log line{'' if count == 1 else 's'} dropped: stderr was not read fast enough"
@@ -208,29 +248,16 @@ def say(text: str) -> None:
             print(line, file=sys.stderr, flush=True)
 
 
-class FrequentLog:
-    """A log of many lines at level info, whose cost matters: no record is made of a line that is text.
+def write_later(name: str, render: Callable[[T], str], thing: T) -> None:
+    """Logs a line at level info, which the thread makes of a thing that does not change.
 
-    Args:
-        name: of the logger, whose level holds.
+    Many of these in a row cost a fraction of what each costs where it happens, between other work.
     """
-
-    def __init__(self, name: str) -> None:
-        self.logger = logging.getLogger(name)
-        self._second = -1
-        self._head = ""
-
-    def write(self, text: str) -> None:
-        handlers = logging.getLogger("isthmus").handlers
-        handler = handlers[0] if len(handlers) == 1 else None
-        if not isinstance(handler, _ThreadedHandler) or isinstance(handler.formatter, _Json):
-            self.logger.info("%s", text)
-            return
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._head = f"{datetime.fromtimestamp(second, UTC).strftime('%H:%M:%S')} info   "
-        handler.put(f"{self._head} {plain(text)}")
+    for handler in logging.getLogger("isthmus").handlers:
+        if isinstance(handler, _ThreadedHandler):
+            handler.put_later(_Later(name, render, thing, time.time()))
+        else:
+            handler.handle(_record(logging.INFO, render(thing), name))
 
 
 def can_overwrite() -> bool:
@@ -259,8 +286,8 @@ def end_shown() -> None:
             handler.flush()
 
 
-def _record(level: int, text: str) -> logging.LogRecord:
-    return logging.LogRecord(__name__, level, __file__, 0, text, None, None)
+def _record(level: int, text: str, name: str = __name__) -> logging.LogRecord:
+    return logging.LogRecord(name, level, __file__, 0, text, None, None)
 
 
 def _handler() -> logging.Handler:
