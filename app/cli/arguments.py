@@ -12,7 +12,7 @@ from ..config.value_checks import check_token
 from .completion import add_completion
 from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
-from .running_arguments import add_files, add_looking_after, add_tasks
+from .running_arguments import add_connect_info, add_files, add_looking_after, add_tasks
 from .serving_arguments import add_check_and_convert, add_serve, add_wrap
 from .suggestions import SuggestingParser
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     running = argparse.ArgumentParser(add_help=False)
     add_running(running)
     add_looking_after(commands.add_parser, shared, running)
+    add_connect_info(commands.add_parser, shared, running)
     verbs = add_tasks(commands.add_parser, shared, running) + add_files(commands.add_parser, shared, running)
 
     add_logins(commands.add_parser, shared, running)

@@ -142,6 +142,14 @@ def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if answer(options) else FAILED
 
 
+def _connect_info(options: argparse.Namespace, command: list[str]) -> int:
+    from .connect_info import connect_info  # late: a proxy needs no HTTP client of the standard library
+
+    no_command(command, "connect-info")
+    connect_info(options)
+    return DONE
+
+
 def _login(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
@@ -174,6 +182,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "start": _ask_running,
     "stop": _ask_running,
     "restart": _ask_running,
+    "connect-info": _connect_info,
     "tasks": _ask_running,
     "files": _ask_running,
     "conform": _conform,

@@ -410,10 +410,13 @@ def test_what_is_the_clients_own_is_one_warning(caplog: pytest.LogCaptureFixture
 
 
 def test_names_become_legal_ids() -> None:
-    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1"]
+    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1", "@org/x", "Größe", "Gro\u0308sse", "Café"]
     opened = source({"mcpServers": dict.fromkeys(names, CLOCK)})
     ids = [server.id for server in opened.settings().servers]
-    assert ids == ["My-Files-home-2", "My-Files-home", "server", "x", "ok.1"]
+    assert ids == [
+        *("My-Files-home-2", "My-Files-home", "server", "x", "ok.1"),
+        *("org-x", "Groesse", "Groesse-2", "Cafe"),
+    ]
     assert "'My Files (home)' has the id My-Files-home-2" in opened.notes
 
 
