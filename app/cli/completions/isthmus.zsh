@@ -12,17 +12,21 @@
 _shtab_isthmus_commands() {
   local _commands=(
     auth:'show the logins that are kept, and never a token; move them to another machine; or revoke a caller'"'"'s tokens'
+    call:'call a tool, and print its result'
     check:'validate a configuration, ask every upstream, say what is wired'
     check-driver:'check a driver of the engine: play conversations that go wrong where it breaks its contract'
     completion:'print the completion of a shell, which begins with how to install it'
     conform:'test a server or client: make up conversations, and say which clauses of the specification it breaks'
+    connect-info:'print what goes into the file of an MCP client'
     convert:'write the configuration of an MCP client in our form'
     demo:'upload, use, produce and read back a file, step by step'
     files:'show the stored files of a running isthmus, copy them here, or delete them'
     login:'log in at a server that wants a login, with a browser'
     logout:'remove the login at a server'
     pin:'write the lock: what servers list now is what you approve'
-    ps:'show how the servers of a running isthmus fare'
+    prompt:'print the messages of a prompt; without a NAME, list prompts'
+    ps:'show the status of each server of a running isthmus'
+    read:'print a resource; without a URI, list resources'
     replay:'play again what was recorded: conversations that broke a rule, or a trace'
     restart:'stop a server of a running isthmus, and start it'
     schema:'print the JSON Schema of the configuration file'
@@ -31,6 +35,7 @@ _shtab_isthmus_commands() {
     stop:'stop a server of a running isthmus; it stays stopped until it is started'
     tasks:'show the tasks of a running isthmus, or cancel one'
     token:'make a static token for a caller, and the lines of a configuration that let it in'
+    tools:'list the tools of servers; with a NAME, show all about one'
     vendor:'write a copy of the engine into another program, or say what became of one'
     wrap:'put a server on another transport, or several on one, without a configuration file'
   )
@@ -120,11 +125,30 @@ _shtab_isthmus_auth_revoke_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_auth_revoke_defaults_added=0
 
+_shtab_isthmus_call_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
+  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
+  "--timeout[how long to wait, starting the server included]:SECONDS:"
+  "--json[print what the server answers as JSON]"
+  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
+  "--arguments[arguments as a JSON object, which is not checked\; -\: from stdin]:JSON|FILE|-:"
+  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_call_defaults_added=0
+
 _shtab_isthmus_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[how log lines look\; default text]:log_format:(text json)"
   "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "--eras[say which protocol revisions each server speaks, and what is translated for clients of others]"
   ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 
@@ -167,7 +191,7 @@ _shtab_isthmus_conform_options=(
   "*--ignore[do not look for this rule]:RULE:"
   "--strict[fail for what should be kept, too]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "*--env[environment of the command\; \$\{NAME\} is replaced as in a configuration]:NAME=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
   "--inherit-env[hand this whole environment on to the command]"
   "--cwd[working directory of the command]:DIR:_files -/"
   "--revision[speak this one only\; default\: all that the server speaks]:R:"
@@ -180,6 +204,19 @@ _shtab_isthmus_conform_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_conform_defaults_added=0
+
+_shtab_isthmus_connect_info_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  ":such as claude-desktop, claude-code, vscode, cursor, codex:"
+  ":the server or profile\; default\: all servers:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_connect_info_defaults_added=0
 
 _shtab_isthmus_convert_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -339,6 +376,23 @@ _shtab_isthmus_pin_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_pin_defaults_added=0
 
+_shtab_isthmus_prompt_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
+  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
+  "--timeout[how long to wait, starting the server included]:SECONDS:"
+  "--json[print what the server answers as JSON]"
+  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
+  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_prompt_defaults_added=0
+
 _shtab_isthmus_ps_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
@@ -351,6 +405,23 @@ _shtab_isthmus_ps_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_ps_defaults_added=0
 
+_shtab_isthmus_read_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
+  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
+  "--timeout[how long to wait, starting the server included]:SECONDS:"
+  "--json[print what the server answers as JSON]"
+  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
+  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_read_defaults_added=0
+
 _shtab_isthmus_replay_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
@@ -361,7 +432,7 @@ _shtab_isthmus_replay_options=(
   "*--ignore[do not look for this rule]:RULE:"
   "--strict[fail for what should be kept, too]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "*--env[environment of the command\; \$\{NAME\} is replaced as in a configuration]:NAME=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
   "--inherit-env[hand this whole environment on to the command]"
   "--cwd[working directory of the command]:DIR:_files -/"
   ":what \`conform --record\` or \`--trace\` has written:_files"
@@ -401,6 +472,9 @@ _shtab_isthmus_serve_options=(
   "--allow-anonymous[let callers in who are not recognised, from other machines too]"
   "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
   "--all[show one endpoint for all servers, its URL first\; the others are there too]"
+  "--listen[where to listen, in place of what core says in the file]:[HOST:]PORT|unix:PATH:"
+  "--port[port to listen on\; 0 takes a free one\; default core.port]:N:"
+  "--host[address to listen on, such as 0.0.0.0, which other machines reach]:HOST:"
   "--stdio[serve one client on stdin and stdout instead, with this profile or server\; default\: all servers. Nothing listens, and what is stored is gone when it ends]:NAME:"
   ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
@@ -500,6 +574,22 @@ _shtab_isthmus_token_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_token_defaults_added=0
 
+_shtab_isthmus_tools_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
+  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
+  "--timeout[how long to wait, starting the server included]:SECONDS:"
+  "--json[print what the server answers as JSON]"
+  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_tools_defaults_added=0
+
 _shtab_isthmus_vendor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
@@ -520,13 +610,16 @@ _shtab_isthmus_wrap_options=(
   "--quiet-start[ask servers nothing, and start none, before a client needs them\; default\: the summary asks who they are]"
   "--allow-anonymous[let callers in who are not recognised, from other machines too]"
   "*--server[a URL, or a command in one word, as a shell reads it\; its tools are NAME__tool where there are several\; default name\: from the URL or the command]:[NAME=]TARGET:"
-  "--listen[default 127.0.0.1\:8932\; port 0 picks one\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients there, each as on stdio]:HOST:PORT|stdio|unix:PATH:"
+  "--listen[default 127.0.0.1\:8932\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients there, each as on stdio]:[HOST:]PORT|stdio|unix:PATH:"
+  "--port[port to listen on\; 0 takes a free one\; default 8932]:N:"
+  "--host[address to listen on, such as 0.0.0.0, which other machines reach]:HOST:"
   "--tls-certificate[listen with TLS\: its certificate, followed by those of intermediate authorities, as PEM\; needs --tls-key]:FILE:_files"
   "--tls-key[the private key of --tls-certificate, as PEM]:FILE:_files"
-  "*--env[environment of the command\; \$\{NAME\} is replaced as in a configuration]:NAME=VALUE:"
+  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
   "--open[open a browser if the server wants a login\; else none is]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
   "--ca-file[certificates to trust at the URL in place of the system\'s, as PEM\; SSL_CERT_FILE in the environment can name one too]:FILE:_files"
+  "--insecure[do not check the certificate at the URL\: anybody on the way can then read and change what is said]"
   "--proxy[proxy to the URL, as http(s)\:\/\/USER\:PASSWORD\@HOST\:PORT, or none\; \$\{NAME\} is replaced\; default\: what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say]:URL:"
   "*--pass-header[header of clients\' requests that goes on to the URL, such as Authorization]:NAME:"
   "--max-request-bytes[largest message of a client, such as 64Mi\; over HTTP a larger one is answered 413\; default 16Mi]:SIZE:"
@@ -535,6 +628,7 @@ _shtab_isthmus_wrap_options=(
   "*--exclude-tool[tool that clients do not see, or a pattern]:NAME:"
   "--era[how the server is spoken to\: with initialize and sessions, or as 2026-07-28 has it\; default auto, as each client speaks if the server can]:era:(auto handshake stateless)"
   "--share[whether all sessions use one process of the command, for one that can run only once\: concurrent, or one call at a time\; default none]:share:(none concurrent serial)"
+  "--warm[processes of the command that are kept ready for the next sessions\; default auto\: one, once it was used]:N|auto:"
   "--tasks[which calls may run as tasks\: own, those of a server that has tasks\; auto, those of any other too\; always, at once for clients of 2026-07-28 that know them\; default own]:tasks:(auto always own never)"
   "--files[carry files for all tools\: handles in arguments become paths, what they write becomes artifact\:\/\/ resources. The command runs in a folder of its session\; \{ws\}, \{in\}, \{out\} and \{tmp\} in it are such folders. With --listen stdio there is no address to upload to\: what tools write can be read, and handed back to them]"
   "*--artifact-root[with --files\: folder, beside the session\'s own, whose files are taken in when a tool names them]:DIR:_files -/"
@@ -570,17 +664,21 @@ _shtab_isthmus() {
       curcontext="${curcontext%:*:*}:_shtab_isthmus-$line[1]:"
       case $line[1] in
         auth) _shtab_isthmus_auth ;;
+        call) _arguments -C -s $_shtab_isthmus_call_options ;;
         check) _arguments -C -s $_shtab_isthmus_check_options ;;
         check-driver) _arguments -C -s $_shtab_isthmus_check_driver_options ;;
         completion) _arguments -C -s $_shtab_isthmus_completion_options ;;
         conform) _arguments -C -s $_shtab_isthmus_conform_options ;;
+        connect-info) _arguments -C -s $_shtab_isthmus_connect_info_options ;;
         convert) _arguments -C -s $_shtab_isthmus_convert_options ;;
         demo) _arguments -C -s $_shtab_isthmus_demo_options ;;
         files) _shtab_isthmus_files ;;
         login) _arguments -C -s $_shtab_isthmus_login_options ;;
         logout) _arguments -C -s $_shtab_isthmus_logout_options ;;
         pin) _arguments -C -s $_shtab_isthmus_pin_options ;;
+        prompt) _arguments -C -s $_shtab_isthmus_prompt_options ;;
         ps) _arguments -C -s $_shtab_isthmus_ps_options ;;
+        read) _arguments -C -s $_shtab_isthmus_read_options ;;
         replay) _arguments -C -s $_shtab_isthmus_replay_options ;;
         restart) _arguments -C -s $_shtab_isthmus_restart_options ;;
         schema) _arguments -C -s $_shtab_isthmus_schema_options ;;
@@ -589,6 +687,7 @@ _shtab_isthmus() {
         stop) _arguments -C -s $_shtab_isthmus_stop_options ;;
         tasks) _shtab_isthmus_tasks ;;
         token) _arguments -C -s $_shtab_isthmus_token_options ;;
+        tools) _arguments -C -s $_shtab_isthmus_tools_options ;;
         vendor) _arguments -C -s $_shtab_isthmus_vendor_options ;;
         wrap) _arguments -C -s $_shtab_isthmus_wrap_options ;;
       esac
