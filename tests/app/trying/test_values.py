@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import example as case
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.trying.descriptions import Target, argument_lines, example, sample, table, tool_lines, tool_table
@@ -129,6 +130,7 @@ def test_any_schema_of_a_server_is_shown_and_read_by(schema: object, text: str) 
 
 
 @given(rows=st.lists(st.tuples(st.text("ab", min_size=1, max_size=40), st.text("ab ", max_size=200)), max_size=4))
+@case(rows=[("a", "ab " * 60), ("b" * 40, "ab " * 60)])
 def test_a_table_stays_on_the_screen(rows: list[tuple[str, str]]) -> None:
     lines = table(rows, 80)
     assert all(len(line) <= 80 for line in lines)
