@@ -62,6 +62,7 @@ def test_words_become_arguments_by_the_schema(words: list[str], arguments: dict[
     ("words", "lines"),
     [
         ([], ["city is missing"]),
+        (["days=1"], ["city is missing"]),
         (["ctiy=Rome"], ["unknown argument ctiy; the nearest is city", "city is missing"]),
         (["city=Rome", "days=few"], ["days: got 'few', expected integer"]),
         (["city=Rome", "city=Oslo"], ["city is given twice"]),
@@ -82,6 +83,8 @@ def test_arguments_that_are_given_as_an_object_are_not_checked() -> None:
     assert built("days=2", given={"other": 1}) == {"other": 1, "days": 2}
     with pytest.raises(Problems):
         built("days=2", given={"days": 1})
+    with pytest.raises(Problems):
+        built("tags=a", given={"tags": ["b"]})
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import example as case
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.app.trying.descriptions import Target, argument_lines, example, sample, tool_lines, tool_table
+from isthmus.app.trying.descriptions import Target, argument_lines, example, sample, table, tool_lines, tool_table
 from isthmus.app.trying.schemas import alternatives, arguments_of, choices_of, label, text_of
 from isthmus.app.trying.values import Misfit, value_of
 
@@ -128,9 +129,19 @@ def test_any_schema_of_a_server_is_shown_and_read_by(schema: object, text: str) 
         assert is_impossible or json.dumps(value_of(sample(argument), argument.schemas))
 
 
+@given(rows=st.lists(st.tuples(st.text("ab", min_size=1, max_size=40), st.text("ab ", max_size=200)), max_size=4))
+@case(rows=[("a", "ab " * 60), ("b" * 40, "ab " * 60)])
+def test_a_table_stays_on_the_screen(rows: list[tuple[str, str]]) -> None:
+    lines = table(rows, 80)
+    assert all(len(line) <= 80 for line in lines)
+    assert len(lines) <= 3 * len(rows)
+    names = [line.split()[0] for line in lines if line[2] != " "]
+    assert names == [name for name, _ in rows]
+
+
 def test_a_schema_without_an_end_has_one_here() -> None:
-    loop = {"anyOf": [{"$ref": "#"}] * 50}
-    assert len(alternatives(loop, loop)) <= 200
+    loop = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"type": "null"}, *[{"$ref": "#/$defs/a"}] * 50]}}}
+    assert 0 < len(alternatives(loop, loop)) <= 200
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(2000):
         deep = {"type": "array", "items": deep}
