@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released clients crossing lint types links docs vendor clean
+.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released clients crossing lint types links docs release-check vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -145,9 +145,22 @@ snapshots: $(STAMP)
 crossing: $(STAMP)
 	@$(BIN)/python tests/real/crossing.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-# The tables on the pages that come from the code.
-docs: $(STAMP)
+# The parts of the pages that come from the code, the completions of shells, the manual page, and the site in build/site.
+# A dead link is an error.
+docs: $(VENV)/.docs
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/release.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs build --strict -f docs/site/mkdocs.yml
+	@echo 'the site: $(CURDIR)/build/site/index.html' >&2
+
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+# Builds the wheel and the sdist, and tries them where nothing else is, installed by pip, uv and pipx: PYTHONS='python3.12
+# /opt/python3.13' for some interpreters. What is built is in build/release/. `make test` only looks into it.
+release-check: $(STAMP)
+	@$(BIN)/python tests/release_check.py $(PYTHONS)
 
 # A copy of core/ for another program: DEST=src/acme/mcp_core, WITHOUT=files,tasks leaves these folders out.
 vendor: $(STAMP)

@@ -1,8 +1,11 @@
-"""Lists the packages by rule: every folder with Python files below the four that are installed under `isthmus`, and the
-change notes, which `isthmus vendor` reads."""
+"""Lists the packages by rule: every folder below the four that are installed under `isthmus`, those that hold only data
+too, and the change notes, which `isthmus vendor` reads."""
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 PARTS = ("core", "transports", "storage", "app")
+FOUND = find_namespace_packages(
+    include=[pattern for part in PARTS for pattern in (part, f"{part}.*")], exclude=["*.__pycache__"]
+)
 
-setup(packages=["isthmus.changes", *(f"isthmus.{name}" for name in find_packages() if name.partition(".")[0] in PARTS)])
+setup(packages=["isthmus.changes", *(f"isthmus.{name}" for name in FOUND)])

@@ -65,6 +65,7 @@ from .disk.lock import InUse, holding
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
+from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
@@ -72,6 +73,7 @@ from .runtime.listeners import open_listeners, serve_lines, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
+from .runtime.upstreams import warn_of_unchecked
 
 if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
@@ -207,6 +209,7 @@ async def running(
         listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
             settings,
@@ -218,6 +221,8 @@ async def running(
             tmp_prefix=tmp_prefix,
             names=names,
             pins=pins,
+            has_many_clients=listen,
+            tells=request_log.is_wanted(),
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)
@@ -250,7 +255,7 @@ async def running(
                 if listeners:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
-                    surface = surface_of(settings, forwarder.targets)
+                    surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
                     revocations = RevocationPages(gate, records, lambda: 0 if http is None else http.check_callers())

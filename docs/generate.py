@@ -68,6 +68,7 @@ DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
 
 sys.path[:0] = [str(ROOT / "tests"), str(DOCS)]
+from commands import command_line  # noqa: E402
 from limit_tests import LIMIT_TESTS  # noqa: E402
 from rooms import APP, CORE, LOOSE, PARTS, ROOMS, STORAGE, TRANSPORTS  # noqa: E402
 from ways import stories  # noqa: E402
@@ -133,6 +134,7 @@ def pages() -> dict[Path, str]:
     """Every page with a generated part, as it should be."""
     parts = {
         "settings": _settings(),
+        "commands": command_line(_table),
         "limits": _limits(),
         "losses": _losses(),
         "rules": _rules(),

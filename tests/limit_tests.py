@@ -259,6 +259,7 @@ LIMIT_TESTS: Final = {
     "shared_linger_s": (
         "core/engine/test_dialogues_shared.py::test_a_process_lingers_after_its_last_client_and_is_used_again"
     ),
+    "spare_idle_s": "core/upstream/test_warm_pool.py::test_a_spare_process_is_stopped_that_no_session_needs",
     "cancelled_request_ttl_s": "core/engine/test_dialogues_shared.py::test_a_question_may_belong_to_a_cancelled_call",
     "stop_grace_s": (
         "transports/stdio/test_server_process.py::test_a_child_that_talks_while_it_is_stopped_does_not_block"
@@ -381,6 +382,9 @@ LIMIT_TESTS: Final = {
     ),
     "transports/base/decompressors.py::ZSTD_WINDOW_BITS_MAX": (
         "core/wire/http/test_codings.py::test_no_frame_of_zstd_may_want_a_larger_window"
+    ),
+    "core/wire/http/error_responses.py::CANDIDATES_MAX": (
+        "core/wire/http/test_error_responses.py::test_so_many_ids_are_compared_with_an_unknown_path"
     ),
     "core/wire/http/request_target.py::QUERY_FIELDS_MAX": (
         "core/wire/http/test_routes.py::test_a_query_has_so_many_fields"
@@ -557,6 +561,9 @@ LIMIT_TESTS: Final = {
     ),
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
+    ),
+    "core/downstream/teller.py::LOOKED_AT_MAX_BYTES": (
+        "core/downstream/test_teller.py::test_a_large_result_is_not_searched"
     ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"

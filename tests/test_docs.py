@@ -35,7 +35,7 @@ from isthmus.core.state.records import FileStatus, TaskStatus
 from limit_tests import LIMIT_TESTS
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
 PACKAGES = ("core", "transports", "storage", "app")
 PORT = "8932"  # the port on the pages; the tests take a free one
 TIMEOUT_S = 60
@@ -58,15 +58,15 @@ class Block(NamedTuple):
         return f"{self.page.stem}-{self.name or self.language}"
 
 
-FENCE = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w+)(?: ([^\n]+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[Block]:
     return [
-        Block(page, match[1], match[2] or "", match[3])
+        Block(page, match[2], match[3] or "", re.sub(rf"^{match[1]}", "", match[4], flags=re.MULTILINE))
         for page in PAGES
         for match in FENCE.finditer(page.read_text(encoding="utf-8"))
-        if match[1] == language
+        if match[2] == language
     ]
 
 
@@ -87,7 +87,7 @@ def commands() -> list[Command]:
     found = []
     for one in blocks("console"):
         for part in re.split(r"^\$ ", one.text, flags=re.MULTILINE)[1:]:
-            line, _, output = part.partition("\n")
+            line, _, output = re.sub(r"\\\n +", "", part).partition("\n")
             found.append(Command(one.page, line, output))
     return found
 
@@ -121,8 +121,8 @@ generate = load_generator()
 def test_generated_parts_are_as_generated() -> None:
     """`make docs` would change nothing."""
     made = generate.pages()
-    pages = {"architecture.md", "clients.md", "configuration.md", "eras.md", "limits.md", "machines.md", "proof.md"}
-    assert {page.name for page in made} == {*pages, "architecture.svg"}
+    pages = {"architecture", "client-files", "command-line", "configuration", "eras", "limits", "machines", "proof"}
+    assert {page.name for page in made} == {*(f"{page}.md" for page in pages), "architecture.svg"}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"
 
@@ -285,9 +285,26 @@ def test_every_machine_is_on_the_page() -> None:
 
 
 def test_links_lead_somewhere() -> None:
+    """The site of `make docs` checks the same, with another reader."""
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
-            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)[^)]*\)", FENCE.sub("", page.read_text("utf-8"))):
+            if not target.startswith("https://"):
+                path = page.parent / target if target else page
+                assert path.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    """Returns the names of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_each_page_is_in_the_site() -> None:
+    """The navigation has each page, and no other."""
+    listed = re.findall(r"^ +- .+: ([\w-]+\.md)$", (ROOT / "docs/site/mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in ROOT.glob("docs/*.md"))
 
 
 def test_tests_that_pages_name_exist() -> None:
@@ -320,9 +337,9 @@ def test_make_targets_in_prose_exist() -> None:
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
 
 
-@pytest.mark.parametrize("example", blocks("yaml"), ids=str)
+@pytest.mark.parametrize("example", [one for one in blocks("yaml") if one.name != "kubernetes.yaml"], ids=str)
 def test_configurations_on_pages_are_valid(example: Block) -> None:
-    assert loads(example.text, "yaml", "/somewhere", {}).servers
+    assert loads(example.text, "yaml", "/somewhere", {"ALICE_SHA256": "0" * 64}).servers
 
 
 def test_the_promises_of_the_configuration_page() -> None:
@@ -338,7 +355,7 @@ def test_the_promises_of_the_configuration_page() -> None:
 
 def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
     """The members of each JSON example, in order, are those that clients get."""
-    shapes = {one.name: json.loads(one.text) for one in blocks("json")}
+    shapes = {one.name: json.loads(one.text) for one in blocks("json") if "." not in one.name}
     offer = offers.upload_offer(
         server_id="demo",
         tool="demo_get_upload_url",
@@ -407,7 +424,7 @@ def texts_in_the_code() -> list[str]:
 
 
 def test_messages_under_troubleshooting_are_in_the_code() -> None:
-    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8").split("## Troubleshooting")[1]
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
     assert len(messages) > 15
     texts = texts_in_the_code()
@@ -457,57 +474,8 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_isthmus_version(tmp_path: Path, environment: dict[str, str]) -> None:
-    assert_looks_like(run(["isthmus", "--version"], tmp_path, environment), shown("isthmus --version"))
-
-
 def test_isthmus_schema(tmp_path: Path, environment: dict[str, str]) -> None:
     assert json.loads(run(["isthmus", "schema"], tmp_path, environment)) == json.loads(msgspec.json.encode(schema()))
-
-
-def test_isthmus_demo(tmp_path: Path, environment: dict[str, str]) -> None:
-    assert_looks_like(run(["isthmus", "demo"], tmp_path, environment), shown("isthmus demo"))
-
-
-@pytest.fixture
-def gateway_folder(tmp_path: Path) -> Path:
-    """A folder with the README's files in it."""
-    for name in ("isthmus.yaml", "client.py"):
-        (tmp_path / name).write_text(block("README.md", name).text, encoding="utf-8")
-    return tmp_path
-
-
-def test_the_readme_s_gateway_is_wired(gateway_folder: Path, environment: dict[str, str]) -> None:
-    assert_looks_like(run(["isthmus", "check"], gateway_folder, environment), shown("isthmus check"))
-
-
-def test_the_readme_s_client_sees_the_tools_it_shows(gateway_folder: Path, environment: dict[str, str]) -> None:
-    with (gateway_folder / "isthmus.yaml").open("a") as file:
-        file.write("core: {port: 0}\n")
-    with serving(gateway_folder, environment) as port:
-        client = gateway_folder / "client.py"
-        client.write_text(client.read_text().replace(PORT, port))
-        printed = run([sys.executable, "-W", "ignore", "client.py"], gateway_folder, environment)
-    assert_looks_like(printed, shown("python client.py").replace(PORT, port))
-
-
-@contextmanager
-def serving(folder: Path, environment: dict[str, str]) -> Iterator[str]:
-    """Runs `isthmus serve` in a folder. Yields the port that it prints. The command ends with 0 on SIGTERM."""
-    process = subprocess.Popen(
-        ["isthmus", "serve"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    try:
-        found = re.search(r" listens on http://127\.0\.0\.1:(\d+)", read_until(process.stdout.fileno(), b"mcpServers"))
-        assert found is not None
-        yield found[1]
-        process.terminate()
-        assert process.wait(TIMEOUT_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def read_until(descriptor: int, wanted: bytes) -> str:
@@ -522,7 +490,7 @@ def read_until(descriptor: int, wanted: bytes) -> str:
     return read.decode()
 
 
-SPECIAL = {"client.py", "driver.py", "gateway.py", "my_driver.py", "replay_trace.py", "test_my_driver.py"}
+SPECIAL = {"client.py", "driver.py", "gateway.py", "my_driver.py", "replay_trace.py", "test_my_driver.py", "tools.py"}
 
 
 @pytest.mark.parametrize("example", [one for one in blocks("python") if one.name not in SPECIAL], ids=str)

@@ -25,6 +25,7 @@ PURE = {
     "bisect",
     "collections",
     "datetime",  # to format given moments; that nobody asks it for the time is a test below
+    "difflib",
     "enum",
     "fnmatch",  # of names, not of files
     "functools",

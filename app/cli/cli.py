@@ -13,7 +13,9 @@ from ..runtime.signals import Stop
 from . import config_files, serving
 from .arguments import parser, why_unknown
 from .checking import check
+from .completion import print_completion
 from .run import DONE, FAILED, USAGE, complain, no_command, run
+from .trying_arguments import VERBS, take_words
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -32,8 +34,8 @@ def _run_command(argv: Sequence[str] | None) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
-    if unknown:
-        options.complain(why_unknown(options, unknown, arguments))
+    if unknown := take_words(options, unknown):
+        options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         return _COMMANDS[options.command](options, command)
@@ -72,6 +74,12 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
     from .replay import replay  # late: its imports would slow every other command
 
     return DONE if replay(options, command) else FAILED
+
+
+def _try(options: argparse.Namespace, command: list[str]) -> int:
+    from .trying import try_server  # late: its imports would slow every other command
+
+    return try_server(options, command)
 
 
 def _vendor(options: argparse.Namespace, command: list[str]) -> int:
@@ -121,11 +129,25 @@ def _schema(options: argparse.Namespace, command: list[str]) -> int:
     return DONE
 
 
+def _completion(options: argparse.Namespace, command: list[str]) -> int:
+    no_command(command, "completion")
+    print_completion(options.shell)
+    return DONE
+
+
 def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     from .remote import answer  # late: a proxy needs no HTTP client of the standard library
 
     no_command(command, options.command)
     return DONE if answer(options) else FAILED
+
+
+def _connect_info(options: argparse.Namespace, command: list[str]) -> int:
+    from .connect_info import connect_info  # late: a proxy needs no HTTP client of the standard library
+
+    no_command(command, "connect-info")
+    connect_info(options)
+    return DONE
 
 
 def _login(options: argparse.Namespace, command: list[str]) -> int:
@@ -160,6 +182,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "start": _ask_running,
     "stop": _ask_running,
     "restart": _ask_running,
+    "connect-info": _connect_info,
     "tasks": _ask_running,
     "files": _ask_running,
     "conform": _conform,
@@ -170,9 +193,11 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "check-driver": _check_driver,
     "demo": _demo,
     "schema": _schema,
+    "completion": _completion,
     "login": _login,
     "logout": _logout,
     "auth": _auth,
+    **dict.fromkeys(VERBS, _try),
 }
 
 

@@ -6,10 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from .targets import DEFAULT_LISTEN
+from .listen_options import DEFAULT_LISTEN
 
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
-ENV_HELP: Final = "environment of the command; ${NAME} is replaced as in a configuration"
+ENV_FORM: Final = "NAME[=VALUE]"
+ENV_HELP: Final = (
+    "environment variable of the command; without VALUE, with the one that it has here; ${NAME} in VALUE is replaced "
+    "as in a configuration"
+)
 HEADER_HELP: Final = "header sent to the URL; ${NAME} is replaced as in a configuration"
 AS_JSON: Final = "print what it tells as JSON, instead of a table"
 CONFIG_NAMES: Final = (

@@ -13,13 +13,14 @@ import msgspec
 
 from ...core.access.static_tokens import digest_of, new_token
 from ...core.base.events import PipeOpening
-from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
+from ...core.base.setting_names import KEYS, OPTIONS, OPTIONS_OF_SEVERAL, SettingNames
 from ...core.wire.http.admin_routes import ADMIN
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...transports.stdio.client import serve_pipe
 from ..base import logs, output
 from ..base.errors import ConfigError
 from ..commands import banner
+from ..commands.server_table import painted
 from ..config.access import who_may
 from ..config.access_settings import Token
 from ..config.settings import Core, Management, Settings
@@ -31,9 +32,10 @@ from ..runtime.probe import ServerReport
 from ..runtime.signals import Stop
 from . import config_files, endpoints, wrap
 from .arguments import token_of
+from .listen_options import STDIO, address_of, given, with_address
 from .probe_servers import probe_all
 from .run import DONE, no_command, run
-from .targets import address_of, targets_of
+from .targets import targets_of
 
 _log = logging.getLogger("isthmus.cli")
 
@@ -41,12 +43,20 @@ _log = logging.getLogger("isthmus.cli")
 def serve(options: argparse.Namespace, command: list[str]) -> int:
     no_command(command, "serve")
     endpoints.settle_stdio(options)
-    settings = _answered(config_files.open_given(options).settings(), options)
-    logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    given = () if options.config is None else (options.config,)
+    if options.stdio is not None and (names := given(options)):
+        raise ConfigError(f"got {names[0]} with --stdio, with which nothing listens, expected one of them")
+    source = config_files.open_given(options)
+    settings = _answered(source.settings(), options)
+    settings = msgspec.structs.replace(settings, core=with_address(settings.core, options))
+    # A client that starts a command may show its stderr to people: lines of requests are there if they are asked for.
+    requests = None if options.stdio is None or options.log_level is not None else False
+    logs.set_up(options.log_level or settings.core.log_level, options.log_format, requests=requests)
+    for note in source.notes:
+        logs.say(f"{source.path}: {note}")
+    files = () if options.config is None else (options.config,)
 
     def login_command(id: str) -> tuple[str, ...]:
-        return ("isthmus", "login", *given, id)
+        return ("isthmus", "login", *files, id)
 
     if options.stdio is not None:
         work = partial(
@@ -65,7 +75,6 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=True,
         shown=endpoints.endpoint_of_all(settings) if options.all else "",
-        is_logged=True,
         is_quiet=options.quiet_start,
         login_command=login_command,
     )
@@ -74,8 +83,9 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
 
 def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     targets = targets_of(options, command)
+    names = OPTIONS if len(targets) == 1 else OPTIONS_OF_SEVERAL
     is_inspected = not options.no_inspect
-    if options.listen == "stdio":
+    if options.listen == STDIO and given(options):
         if options.no_inspect:
             raise ConfigError("got --no-inspect with --listen stdio, expected it with HOST:PORT only")
         if options.allow_host or options.allow_origin:
@@ -94,11 +104,13 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             endpoints.endpoint_of_all(settings),
             options.trace,
             is_lasting=is_lasting,
-            names=OPTIONS,
+            names=names,
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
-    host, port, path, is_lines = address_of(options.listen)
+    if options.log_level is None:
+        logs.set_up("warning", options.log_format, requests=True)
+    host, port, path, is_lines = address_of(options)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
         for value in values:
@@ -124,10 +136,9 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=is_lasting,
         shown=endpoints.endpoint_of_all(settings) if len(targets) > 1 else "",
-        is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
-        names=OPTIONS,
+        names=names,
         login_of=partial(wrap.login_of, opens=options.open, is_stdio=False),
     )
     return run(work, if_stopped=DONE)
@@ -143,7 +154,7 @@ def _answered(settings: Settings, options: argparse.Namespace) -> Settings:
 def _closed(settings: Settings) -> tuple[Settings, str]:
     """Lets only a token into a wrapped server that other machines reach, unless the settings say who may call.
 
-    Returns the settings, and the token: that of the environment, or one that is made now; "" if none is asked for.
+    Returns the settings, and the token if one is made now; "" if the environment has it, or none is asked for.
     """
     if not who_may(settings):
         return settings, ""
@@ -152,12 +163,13 @@ def _closed(settings: Settings) -> tuple[Settings, str]:
             f"got --pass-header Authorization with {settings.core.host}, which other machines reach: that header holds "
             "the token for isthmus itself there, so expected --allow-anonymous too, for a server that asks its callers"
         )
-    token = token_of(None) or new_token(os.urandom)
+    known = token_of(None)
+    token = known or new_token(os.urandom)
     entry = Token(name="wrap", sha256=digest_of(token).hex(), groups=(ADMIN,))
     auth = msgspec.structs.replace(settings.auth, tokens=(entry,))
     management = msgspec.structs.replace(settings.core.management, token=None)
     core = msgspec.structs.replace(settings.core, management=management)
-    return msgspec.structs.replace(settings, auth=auth, core=core), token
+    return msgspec.structs.replace(settings, auth=auth, core=core), "" if known else token
 
 
 async def _serve_http(
@@ -166,7 +178,6 @@ async def _serve_http(
     stop: Stop,
     *,
     is_lasting: bool,
-    is_logged: bool,
     is_quiet: bool,
     shown: str = "",
     token: str = "",
@@ -193,9 +204,10 @@ async def _serve_http(
                 for server in settings.servers
             ]
         else:
-            reports = await probe_all(service, is_logged=is_logged)
+            reports = await probe_all(service)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, shown=shown, token=token))
+            screen = banner.listening(service, reports, is_wrapped=names is not KEYS, shown=shown, token=token)
+            output.say(screen, painted)
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()

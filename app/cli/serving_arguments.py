@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final, Literal
 
 from ..base.sizes import parse_size
 from ..config.settings import Core
-from .option_groups import CONFIG_HELP, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
-from .targets import DEFAULT_LISTEN
+from .listen_options import DEFAULT_LISTEN, add_listen_options
+from .option_groups import CONFIG_HELP, ENV_FORM, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
+
+WARM_MAX: Final = 64
 
 
 def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -23,6 +26,12 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     serve.add_argument("config", nargs="?", metavar="CONFIG", help=CONFIG_HELP)
     serve.add_argument(
         "--all", action="store_true", help="show one endpoint for all servers, its URL first; the others are there too"
+    )
+    add_listen_options(
+        serve,
+        metavar="[HOST:]PORT|unix:PATH",
+        about="where to listen, in place of what core says in the file",
+        defaults="default core.port",
     )
     serve.add_argument(
         "--stdio",
@@ -63,12 +72,12 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="a URL, or a command in one word, as a shell reads it; its tools are NAME__tool where there are several; "
         "default name: from the URL or the command",
     )
-    wrap.add_argument(
-        "--listen",
-        default=DEFAULT_LISTEN,
-        metavar="HOST:PORT|stdio|unix:PATH",
-        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
+    add_listen_options(
+        wrap,
+        metavar="[HOST:]PORT|stdio|unix:PATH",
+        about=f"default {DEFAULT_LISTEN}; stdio: serve one client on stdin and stdout; "
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
+        defaults="default 8932",
     )
     wrap.add_argument(
         "--tls-certificate",
@@ -76,7 +85,7 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="listen with TLS: its certificate, followed by those of intermediate authorities, as PEM; needs --tls-key",
     )
     wrap.add_argument("--tls-key", metavar="FILE", help="the private key of --tls-certificate, as PEM")
-    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    wrap.add_argument("--env", action="append", default=[], metavar=ENV_FORM, help=ENV_HELP)
     wrap.add_argument("--open", action="store_true", help="open a browser if the server wants a login; else none is")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(
@@ -84,6 +93,11 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         metavar="FILE",
         help="certificates to trust at the URL in place of the system's, as PEM; SSL_CERT_FILE in the environment can "
         "name one too",
+    )
+    wrap.add_argument(
+        "--insecure",
+        action="store_true",
+        help="do not check the certificate at the URL: anybody on the way can then read and change what is said",
     )
     wrap.add_argument(
         "--proxy",
@@ -128,6 +142,12 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         "call at a time; default none",
     )
     wrap.add_argument(
+        "--warm",
+        type=typed_option(_parse_warm),
+        metavar="N|auto",
+        help="processes of the command that are kept ready for the next sessions; default auto: one, once it was used",
+    )
+    wrap.add_argument(
         "--tasks",
         choices=("auto", "always", "own", "never"),
         default="own",
@@ -165,6 +185,14 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     )
 
 
+def _parse_warm(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit() and int(text) <= WARM_MAX):
+        raise ValueError(f"got {text!r}, expected auto, or a number from 0 to {WARM_MAX}")
+    return int(text)
+
+
 def add_check_and_convert(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     check_about = "Validate a configuration, ask every upstream, say what is wired."
     check = add(
@@ -174,6 +202,11 @@ def add_check_and_convert(add: Add, parents: list[argparse.ArgumentParser]) -> N
         description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=CONFIG_HELP)
+    check.add_argument(
+        "--eras",
+        action="store_true",
+        help="say which protocol revisions each server speaks, and what is translated for clients of others",
+    )
     convert_about = "Write the configuration of an MCP client in our form."
     convert = add(
         "convert",

@@ -1,4 +1,4 @@
-"""Arguments of `isthmus wrap`: the server to wrap, and the address to listen on."""
+"""Arguments of `isthmus wrap`: the servers to wrap."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from ...core.wire.http.egress import NONE, parse_proxy
 from ...transports.base.endpoint import Endpoint
 from ..base.errors import ConfigError
 from ..config.addresses import settle
-from ..config.documents import expand, without_credentials
+from ..config.documents import without_credentials
+from ..config.option_values import environment_of, expanded, headers_of
 from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
-from ..config.value_checks import UNIX_PATH_MAX_BYTES
 from ..config.value_types import ID_PATTERN
 from .wrong_targets import explain_command, explain_target
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
-
 
 SERVER_FORM: Final = "[NAME=]URL or [NAME=]'COMMAND ARG …'"
 
@@ -94,7 +90,7 @@ def _target_in(options: argparse.Namespace, text: str) -> tuple[Upstream, str]:
 
 
 def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
-    url = None if options.target is None else _expanded(options.target, "the URL")
+    url = None if options.target is None else expanded(options.target, "the URL")
     if (url is None) == (not command):
         given = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…; several are --server each")
@@ -109,7 +105,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-        headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        headers = headers_of(options.header)
         url, transport = settle(url, None)
         if transport == "unix":
             if headers:
@@ -129,6 +125,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             transport=transport,
             headers=headers,
             pass_headers=tuple(options.pass_header),
+            verify_tls=not options.insecure,
             ca_file=ca_file,
             proxy=_proxy(options),
         )
@@ -144,46 +141,31 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             raise ConfigError(f"got {option} with a command, expected it with a URL only")
     if wrong := explain_command(command):
         raise ConfigError(wrong)
-    env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
+    env = environment_of(options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)
 
 
-def _url_options(options: argparse.Namespace) -> tuple[tuple[str, str | list[str] | None], ...]:
+def _url_options(options: argparse.Namespace) -> tuple[tuple[str, object], ...]:
     """Returns the options that only a URL can have besides `--header`, with their values."""
-    return (("--pass-header", options.pass_header), ("--ca-file", options.ca_file), ("--proxy", options.proxy))
+    return (
+        ("--pass-header", options.pass_header),
+        ("--ca-file", options.ca_file),
+        ("--insecure", options.insecure),
+        ("--proxy", options.proxy),
+    )
 
 
 def _proxy(options: argparse.Namespace) -> str | None:
     if options.proxy is None:
         return None
-    proxy = _expanded(options.proxy, "--proxy")
+    proxy = expanded(options.proxy, "--proxy")
     if proxy.strip().lower() != NONE:
         try:
             parse_proxy(proxy, "--proxy")
         except ValueError as error:
             raise ConfigError(str(error)) from None
     return proxy
-
-
-def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
-    """Splits `text` into name and value. Errors never repeat `text`, which may be a secret."""
-    name, found, value = text.partition(separator)
-    if not found or not name.strip():
-        lacks = "a name" if found else f"a {separator}"
-        raise ConfigError(f"got {option} without {lacks}, expected {form}")
-    return name.strip(), _expanded(value.strip(), f"{option} {name.strip()}")
-
-
-def _expanded(text: str, what: str) -> str:
-    """Replaces `${NAME}` as in a configuration file: clients that run this command often expand nothing. A `$$` outside
-    of that stays, as a shell passes it on. Errors never repeat `text`, which may be a secret."""
-    if "${" not in text:
-        return text
-    try:
-        return expand(text, os.environ)
-    except ValueError as error:
-        raise ConfigError(f"got {what} with a ${{…}}, expected {error}") from None
 
 
 _RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})
@@ -213,19 +195,3 @@ def _program(command: list[str]) -> str:
 
 def _id_from(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
-
-
-def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
-    """Returns host, port, the path of a Unix socket, and True if that socket carries lines as stdio does, not HTTP."""
-    socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
-    if socket is not None:
-        path = os.path.abspath(socket[2])
-        if len(path.encode()) > UNIX_PATH_MAX_BYTES:
-            raise ConfigError(f"got --listen {text}, expected a path of at most {UNIX_PATH_MAX_BYTES} bytes")
-        return DEFAULT_HOST, None, path, socket[1] is not None
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
-    if match is None or int(match[3]) > 65535:
-        expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
-        near = f"; did you mean --listen {DEFAULT_HOST}:{text}?" if text.isdecimal() and int(text) <= 65535 else ""
-        raise ConfigError(f"got --listen {text}, expected {expected}{near}")
-    return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .option_groups import ENV_HELP, HEADER_HELP, Add, as_help
+from .option_groups import ENV_FORM, ENV_HELP, HEADER_HELP, Add, as_help
 
 
 def add_conform(add: Add, shared: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def add_peer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
     command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
     command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
-    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    command.add_argument("--env", action="append", default=[], metavar=ENV_FORM, help=ENV_HELP)
     command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
 

@@ -47,8 +47,8 @@ def to_settings(
     servers = []
     for upstream, id in targets:
         given = options
-        if has_command and upstream.command is None and options.share != "none":  # --share is for the commands
-            given = argparse.Namespace(**{**vars(options), "share": "none"})
+        if has_command and upstream.command is None:  # --share and --warm are for the commands
+            given = argparse.Namespace(**{**vars(options), "share": "none", "warm": None})
         servers.append(_to_server(given, upstream, id, is_inspected=is_inspected, unix_socket=unix_socket))
     if options.open and not any(map(may_log_in, servers)):
         raise ConfigError("got --open with what no login is for, expected it with a URL alone")
@@ -78,11 +78,13 @@ def _to_server(
         raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
     if options.share != "none" and (upstream.command is None or options.files):
         raise ConfigError("got --share with a URL or --files, expected it with a command and without --files")
+    if options.warm not in (None, "auto", 0) and (upstream.command is None or options.share != "none"):
+        raise ConfigError("got --warm with a URL or --share, expected it with a command of which each session has one")
     roots = _artifact_roots(options)
     upstream = msgspec.structs.replace(upstream, era=options.era)
     if options.files:
         upstream = _absolute(upstream)
-    return Server(
+    server = Server(
         id=id,
         upstream=upstream,
         inspect=is_inspected,
@@ -93,6 +95,7 @@ def _to_server(
         artifact_roots=roots,
         unix_socket=unix_socket,
     )
+    return server if options.warm is None else msgspec.structs.replace(server, warm=options.warm)
 
 
 def tls_of(options: argparse.Namespace, *, has_port: bool) -> Tls | None:

@@ -227,9 +227,9 @@ def _process(key: str, server: Server) -> Iterator[Problem]:
         yield Problem(f"{key}.share", "share beside a command only, and this server has a url")
     if url is not None:
         for name in ("warm", "idle_stop_seconds"):
-            if getattr(server, name):
+            if getattr(server, name) not in ("auto", 0, None):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
-    if server.share != "none" and server.warm:
+    if server.share != "none" and server.warm not in ("auto", 0):
         yield Problem(f"{key}.warm", "0 for a server that is shared: all sessions use one process")
 
 

@@ -53,6 +53,8 @@ def to_plan(
     tmp_prefix: str = "",
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
+    has_many_clients: bool = False,
+    tells: bool = False,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -65,13 +67,22 @@ def to_plan(
         tmp_prefix: beginning of the path of each temporary folder; the name of the workspace follows.
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
+        has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
+        tells: what happens to requests is to be told.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
         servers=tuple(
-            _server_plan(server, retries, names, Cleaning(settings.clean.mode), (pins or {}).get(server.id))
+            _server_plan(
+                server,
+                retries,
+                names,
+                Cleaning(settings.clean.mode),
+                (pins or {}).get(server.id),
+                has_many_clients=has_many_clients,
+            )
             for server in settings.servers
             if server.inspect
         ),
@@ -91,6 +102,7 @@ def to_plan(
         file_scope=FileScope(settings.sessions.file_scope),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
+        tells=tells,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),
@@ -194,8 +206,16 @@ def to_header_rules(server: Server) -> HeaderRules:
 
 
 def _server_plan(
-    server: Server, retries: int, names: SettingNames, clean: Cleaning, pins: PinRules | None
+    server: Server,
+    retries: int,
+    names: SettingNames,
+    clean: Cleaning,
+    pins: PinRules | None,
+    *,
+    has_many_clients: bool,
 ) -> ServerPlan:
+    may_keep_ready = has_many_clients and server.share == "none" and _kind(server.upstream) is Kind.PIPE
+    spares = int(may_keep_ready) if server.warm == "auto" else server.warm
     return ServerPlan(
         id=server.id,
         kind=_kind(server.upstream),
@@ -207,7 +227,8 @@ def _server_plan(
         shares_with_everyone=server.share_with == "everyone",
         logs_in_callers=logs_in_callers(server.upstream),
         may_fall_back=_kind(server.upstream) is Kind.HTTP and server.upstream.transport in (None, "auto"),
-        spares=server.warm,
+        spares=spares,
+        spares_on_trial=server.warm == "auto" and spares > 0,
         idle_stop_s=server.idle_stop_seconds,
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,

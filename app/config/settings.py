@@ -460,8 +460,12 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "caller"
     warm: Annotated[
-        int, Meta(ge=0, le=64, description="Processes of the command that are kept ready for the next sessions.")
-    ] = 0
+        Annotated[int, Meta(ge=0, le=64)] | Literal["auto"],
+        about(
+            "Processes of the command that are kept ready for the next sessions. auto: one, for half an hour after the "
+            "last session began, and none once it was seen that the server cannot run twice, or if it is shared."
+        ),
+    ] = "auto"
     idle_stop_seconds: Annotated[
         Seconds | None,
         about(

@@ -89,13 +89,15 @@ async def signer_of(auth: ClientCredentials) -> Sign | None:
     """Returns a function that signs with the private key of a client; None if it has none.
 
     Raises:
-        LoginFailed: the key cannot be used.
+        LoginFailed: the key cannot be used, or the package that signs with it is not installed.
     """
     path = auth.private_key
     if path is None:
         return None
-    import jwt  # late: only these logins need it
-
+    try:
+        import jwt  # late: only these logins need it
+    except ModuleNotFoundError:
+        raise LoginFailed("private_key wants a package that is not installed: pip install 'isthmus[auth]'") from None
     try:
         pem = await anyio.Path(path).read_bytes()
         algorithm = jwt.get_algorithm_by_name(auth.algorithm)

@@ -14,6 +14,7 @@ import anyio
 from ...core.access.gate import Gate
 from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
+from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.admin_routes import Management
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import Surface
@@ -26,6 +27,7 @@ from ..config.addresses import host_of, is_for_this_machine
 from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
+from .port_holder import isthmus_at
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
@@ -98,17 +100,21 @@ async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[a
     try:
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
     except OSError as error:
-        raise StartError(_why_not_listening(host, port, error)) from error
+        raise StartError(await _why_not_listening(host, port, error)) from error
     bound = listener.extra(anyio.abc.SocketAttribute.local_port)
     shown = "127.0.0.1" if is_wildcard(host) else host
     scheme = "http" if settings.core.tls is None else "https"
     return listener, f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{bound}"
 
 
-def _why_not_listening(host: str, port: int, error: OSError) -> str:
+async def _why_not_listening(host: str, port: int, error: OSError) -> str:
     inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
     if errno.EADDRINUSE in (error.errno, inner.errno) or "in use" in str(error):
-        return f"port {port} on {host} is taken by another program: choose another one, or 0 for any that is free"
+        version = await isthmus_at("127.0.0.1" if is_wildcard(host) else host, port)
+        holder = f"another isthmus ({version})" if version else "another program"
+        return (
+            f"port {port} on {host} is taken by {holder}: choose another one with --port N, or --port 0 for a free one"
+        )
     if errno.EACCES in (error.errno, inner.errno):
         return f"port {port} may not be opened by this user: choose one above 1023"
     return f"cannot listen on {host}:{port}: {error.strerror or error}"
@@ -122,7 +128,9 @@ def is_wildcard(host: str) -> bool:
         return False
 
 
-def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
+def surface_of(
+    settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None, names: SettingNames = KEYS
+) -> Surface:
     core = settings.core
     hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
@@ -148,6 +156,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
+        names=names,
     )
 
 

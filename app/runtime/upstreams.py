@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.base.plan import ServerPlan
+from ...core.base.setting_names import SettingNames
 from ...transports.base.dialer import Dialer
 from ...transports.base.endpoint import Endpoint, is_websocket
 from ...transports.base.port import Outlet, Port
@@ -25,6 +26,7 @@ from ...transports.memory import MemoryServer, MemoryUpstream
 from ...transports.sse.client import SseUpstream
 from ...transports.stdio.server_process import Child, ChildSpec
 from ...transports.unix.client import UnixAddress, UnixServer
+from ..config.settings import Server
 from ..disk.workspaces import Folders, Workspaces
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ class Upstreams:
             log=lambda line: self._log_server(target.server, line),
             share=Share(self._replies, target.server),
             protocols=self._protocols,
+            names=self._plans[target.server].names,
         )
         return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
 
@@ -147,6 +150,16 @@ class Upstreams:
                 dialer, endpoint, target.headers, channel, self._port, self._limits, share=share, tokens=tokens
             )
         return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log, tokens=tokens)
+
+
+def warn_of_unchecked(servers: Sequence[Server], names: SettingNames) -> None:
+    for server in servers:
+        if not server.upstream.verify_tls:
+            _log.warning(
+                "%s: its certificate is not checked (%s): anybody on the way can read and change what is said",
+                server.id,
+                names.unchecked,
+            )
 
 
 async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,18 +16,33 @@ class SettingNames(msgspec.Struct, frozen=True):
         share: the process that all sessions of a server use.
         storage: the folder for files and records.
         ca_file: the file of the authorities whose certificates are trusted.
+        unchecked: what has a server's certificate not checked; "": nothing does.
         proxy: the proxy that a server is reached through.
+        hosts: further names of this listener.
+        origins: the web pages that may call.
         certificate: the file of the listener's certificate.
         certificate_key: the file of its private key.
+        variable: a variable of the environment that a server's process gets, with `NAME` for its name.
+        variable_list: what stands before several of them, between them, and after them.
     """
 
     headers: str = "upstream.headers or upstream.auth, or come from clients with upstream.pass_headers"
     share: str = "`share: concurrent` or `share: serial` for it"
     storage: str = "storage.root"
     ca_file: str = "upstream.ca_file"
+    unchecked: str = "upstream.verify_tls: false"
     proxy: str = "upstream.proxy"
+    hosts: str = "core.allowed_hosts"
+    origins: str = "core.allowed_origins"
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
+    variable: str = 'NAME: "${NAME}"'
+    variable_list: tuple[str, str, str] = ("write env: {", ", ", "}")
+
+    def variables(self, names: Sequence[str]) -> str:
+        """Returns what hands the variables of these names on to a server."""
+        before, between, after = self.variable_list
+        return before + between.join(self.variable.replace("NAME", name) for name in names) + after
 
 
 KEYS: Final = SettingNames()
@@ -36,11 +52,22 @@ OPTIONS: Final = SettingNames(
     share="--share concurrent or --share serial",
     storage="--storage",
     ca_file="--ca-file",
+    unchecked="--insecure",
     proxy="--proxy",
+    hosts="--allow-host",
+    origins="--allow-origin",
     certificate="--tls-certificate",
     certificate_key="--tls-key",
+    variable="--env NAME",
+    variable_list=("use ", " ", ""),
 )
 """The names in the command line of `isthmus wrap`."""
+OPTIONS_OF_SEVERAL: Final = msgspec.structs.replace(
+    OPTIONS,
+    variable=KEYS.variable,
+    variable_list=("in a configuration file, for `isthmus serve --all`, write env: {", ", ", "}"),
+)
+"""The names there with several `--server`, for which there is no `--env`."""
 
 MORE_TIME: Final = "start_timeout_seconds in the configuration gives it more"
 """The words for a start that takes too long."""

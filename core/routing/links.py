@@ -288,6 +288,7 @@ class Links:
             link = self._shared_link(plan, principal="")
             if link.upstream.state is UpstreamSessionState.IDLE:
                 self._handshaker.dial(link)
+        self._handshaker.warm_pool.receive_order(id)
         self._handshaker.warm_pool.refill(plan, health)
 
     def stop_server(self, id: str) -> None:

@@ -130,6 +130,7 @@ class Router:
         self.timers: Mapping[str, TimerHandler] = {
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
             "resume": self._handle_resume,
+            "spare": handshaker.warm_pool.handle_idle,
             "definitions": self._handle_definitions,
             "decision": decisions.handle_timeout,
             "limit": while_open(time_limits.handle_limit),

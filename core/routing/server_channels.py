@@ -146,8 +146,10 @@ class ServerChannels(ChannelHandler):
         _store_cookies(role, cause.cookies)
         if isinstance(role, DuplexRole):
             overlapped = role.is_process and self._handshaker.processes.receive_ended(link.plan.id, channel)
-            self._receive_child_close(link, role, channel, cause, overlapped=overlapped)
+            self._receive_child_close(link, role, channel, cause, overlapped=overlapped or role.was_spare)
             if role.is_process:
+                health = self._handshaker.health[link.plan.id]
+                self._handshaker.warm_pool.receive_session_process_end(channel, link.plan, health, cause)
                 self._handshaker.receive_gone(channel)
         elif isinstance(role, UpstreamStreamRole):
             self._receive_stream_close(link, role, channel, cause)

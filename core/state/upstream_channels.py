@@ -10,15 +10,20 @@ from .session import Session
 
 
 class DuplexRole(ChannelRole):
-    """A two-way stream to a server: a process of ours, or a connection. `is_repeated` if it was dialled again, after an
-    attempt on a connection that was found closed."""
+    """A two-way stream to a server: a process of ours, or a connection.
 
-    __slots__ = ("is_process", "is_repeated", "link")
+    Attributes:
+        is_repeated: it was dialled again, after an attempt on a connection that was found closed.
+        was_spare: the process was started before the link needed one.
+    """
 
-    def __init__(self, link: Link, *, is_process: bool, is_repeated: bool = False) -> None:
+    __slots__ = ("is_process", "is_repeated", "link", "was_spare")
+
+    def __init__(self, link: Link, *, is_process: bool, is_repeated: bool = False, was_spare: bool = False) -> None:
         self.link = link
         self.is_process = is_process
         self.is_repeated = is_repeated
+        self.was_spare = was_spare
 
     def receive_message(self) -> None:
         """Handles a message: nothing is recorded of it."""

@@ -63,7 +63,7 @@ class Dialer:
         if spare is not None and spare.channel is not None:
             link.receive_process(spare.workspace)
             link.connect(spare.channel)
-            role = DuplexRole(link, is_process=True)
+            role = DuplexRole(link, is_process=True, was_spare=True)
             self._context.assign(spare.channel, role)
             if spare.is_connected:
                 self._connected(link)
@@ -74,6 +74,7 @@ class Dialer:
             link.connect(channel)
             link.receive_process()
             self.processes.receive_started(link.plan.id, channel)
+            self.warm_pool.make_room()
 
     def _may_take_spare(self, link: Link) -> bool:
         """True if the session may run in a spare process, whose workspace then becomes the session's.

@@ -190,11 +190,15 @@ class Handshaker:
         return True
 
     def restart(self, link: Link, *, overlapped: bool) -> bool:
-        """Starts a process again that ended before it was ready, because an earlier one was ending. False if none was.
+        """Starts a process again that ended before it was ready, because an earlier one was ending or a spare one runs.
+        False if there was none.
 
         Args:
-            overlapped: an earlier one was ending when it was started.
+            overlapped: an earlier one was ending when it was started, or it was a spare one, which may have ended
+                before it was needed.
         """
+        if link.upstream.state in STARTING and self.warm_pool.spare_count(link.plan.id):
+            self.warm_pool.give_up(link.plan, "another process did not start beside a spare one")
         restart = self.processes.restart_after(link.plan.id, overlapped=overlapped)
         if link.upstream.state not in STARTING or restart not in (Restart.LATER, Restart.NOW):
             return False
@@ -202,7 +206,9 @@ class Handshaker:
             link.upstream.step(UpstreamSessionInput.REDIAL)
         self._drop_own_requests(link)
         self._context.timers.cancel(("probe", link.id))
-        self._context.note("info", "ended while an earlier process of it was ending: started again", link.plan.id)
+        self._context.note(
+            "info", "ended while another process of it was ending, or before it was needed: started again", link.plan.id
+        )
         if restart is Restart.LATER:
             self.processes.wait(link)
         else:
@@ -561,7 +567,7 @@ class Handshaker:
         for receive_ready in link.interceptors.receive_ready:
             receive_ready(link)
         self.flush(link)
-        self.warm_pool.refill(link.plan, self.health[link.plan.id])
+        self.warm_pool.receive_ready(link, self.health[link.plan.id])
 
     def flush(self, link: Link) -> None:
         """Sends all that was queued for the server."""

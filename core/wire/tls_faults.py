@@ -96,15 +96,21 @@ def explain_certificate(host: str, port: int, code: int, message: str, trust: Tr
         return f"{name} is not valid yet; set this machine's clock right, or replace it at the server"
     if code in _OTHER_NAMES:
         reason = f"{name} is for other names: {message.rstrip('.')}"
-        return f"{reason}; write a name that it has in the URL, or get one for {host}"
+        return f"{reason}; write a name that it has in the URL, or get one for {host}{_without_check(trust)}"
     if code not in _UNTRUSTED:
         return f"{name} was refused: {message}; replace it at the server"
     by_name = f"{trust.names.ca_file} or the environment variable SSL_CERT_FILE"
     mend = f"name the PEM file of the authority that issued it in {by_name}"
     if trust.ca_file is not None:
-        return f"{name} is not of an authority in {trust.ca_file}: {message}; {mend}"
+        return f"{name} is not of an authority in {trust.ca_file}: {message}; {mend}{_without_check(trust)}"
     unread = f"; now SSL_CERT_FILE names {trust.missing}, which is not there" if trust.missing else ""
-    return f"{name} is not of an authority that this machine trusts: {message}; {mend}{unread}"
+    reason = f"{name} is not of an authority that this machine trusts: {message}; {mend}"
+    return f"{reason}{_without_check(trust)}{unread}"
+
+
+def _without_check(trust: Trust) -> str:
+    unchecked = trust.names.unchecked
+    return f"; {unchecked} goes without, and anybody on the way can then read and change all" if unchecked else ""
 
 
 def explain_handshake(host: str, port: int, scheme: str, reason: str, *, offers_http2: bool = False) -> str:

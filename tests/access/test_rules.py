@@ -61,21 +61,24 @@ async def test_case_15_the_metadata_of_each_endpoint_name_the_very_url_that_was_
     and a token may have one in its audience."""
     async with issuing(server(), server("b")) as (issuer, found):
         base = found.base_url
-        for path in ("/mcp/a", "/sse/b", "/ws/a", "/mcp/all", "/mcp", "/sse", "/ws", ""):
+        for path in ("/mcp/a", "/sse/b", "/ws/a", "/mcp/all", "/mcp", "/sse", "/ws", "/a/mcp", "/b/sse", "/all/ws", ""):
             for slash in ("", "/"):
                 async with requested(f"{base}{KNOWN}{path}{slash}") as response:
                     assert response.status == 200
                     document = await response.json()
                 assert document["resource"] == base + path
                 assert document["authorization_servers"] == [issuer.url]
-        for path in ("/mcp/zz", "/messages/a", "/messages"):
+        for path in ("/mcp/zz", "/messages/a", "/messages", "/zz/mcp", "/a/messages"):
             assert await status_of(f"{base}{KNOWN}{path}", "GET", body=b"") == 404
-        for path, resource in (("/mcp/a/", "/mcp/a"), ("/mcp", "/mcp"), ("/messages/b", "/sse/b"), ("/servers", "")):
+        for path, resource in (
+            *(("/mcp/a/", "/mcp/a"), ("/mcp", "/mcp"), ("/messages/b", "/sse/b"), ("/servers", "")),
+            *(("/a/mcp/", "/a/mcp"), ("/b/messages", "/b/sse"), ("/zz/mcp", ""), ("/messages", "/sse")),
+        ):
             async with requested(base + path, "POST", USUAL, b"{}") as response:
                 assert response.status == 401
                 challenge = response.headers["www-authenticate"]
             assert challenge == f'Bearer realm="isthmus", resource_metadata="{base}{KNOWN}{resource}"'
-        for audience in (f"{base}/mcp/a/", f"{base}/mcp/a", f"{base}/", base):
+        for audience in (f"{base}/mcp/a/", f"{base}/mcp/a", f"{base}/a/mcp", f"{base}/", base):
             await opened(found, issuer.token(audience))
     async with issuing(server()) as (_, found), requested(f"{found.base_url}{KNOWN}/mcp") as response:
         assert (await response.json())["resource"] == f"{found.base_url}/mcp", "there is one server"

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def puppet(id: str, **more: Any) -> Server:
-    return Server(id=id, upstream=Upstream(command=(sys.executable, PUPPET)), **more)
+    return Server(id=id, upstream=Upstream(command=(sys.executable, PUPPET)), **{"warm": 0, **more})
 
 
 AUTO: Final = puppet("auto", files="auto")

@@ -168,7 +168,11 @@ class Server:
         plan = self.plan
         has_one = plan.sharing is Sharing.NONE or plan.shares_with_everyone
         return (
-            "exclusive" in self.manners and plan.kind is Kind.PIPE and not plan.spares and self.may_run_once and has_one
+            "exclusive" in self.manners
+            and plan.kind is Kind.PIPE
+            and (not plan.spares or plan.spares_on_trial)
+            and self.may_run_once
+            and has_one
         )
 
     @property

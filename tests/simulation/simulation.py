@@ -207,6 +207,7 @@ class World:
             era=era,
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
+            spares_on_trial=self.network.rng_of(f"spares of s{number}").random() < 0.7,
             tasks=TaskRules(offer=rng.choice(list(Offer)) if self.task_record is not None else Offer.OWN),
             access=None if self.grant_record is None else self.grant_record.draw_rules(f"s{number}"),
             answers_early=kind is Kind.PIPE and self.network.rng_of(f"early of s{number}").random() < 0.6,

@@ -189,7 +189,7 @@ class Dialer:
             case ssl.SSLCertVerificationError():
                 ca_file, names = self._ca_file, self._names
                 if role == "proxy":
-                    ca_file, names = None, msgspec.structs.replace(names, ca_file="the system's store")
+                    ca_file, names = None, msgspec.structs.replace(names, ca_file="the system's store", unchecked="")
                 trust = Trust(ca_file, _missing_authorities(), names)
                 return explain_certificate(host, port, error.verify_code, error.verify_message, trust)
             case ssl.SSLError():

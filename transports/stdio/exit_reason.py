@@ -93,13 +93,14 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
     return f"command {program!r} cannot be started: {error}"
 
 
-def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -> str:
+def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool, hint: str | None = None) -> str:
     """Describes how a child ended, with its last lines of stderr and a hint.
 
     Args:
         code: its exit code as `subprocess` has it; None: it went on running.
         stderr: its last lines.
         has_spoken: it wrote at least one message to its stdout.
+        hint: what would help, if it is known; None: what `HINTS` say.
     """
     if code is None:
         how = "closed its stdin or stdout but went on running, so it was stopped"
@@ -110,11 +111,10 @@ def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -
     parts = [how]
     if stderr:
         parts.append(last_words(stderr))
-    if not has_spoken:
+    if hint is None and not has_spoken:
         text = "\n".join(stderr)
-        hint = next((HINT + hint for pattern, hint in HINTS if re.search(pattern, text, re.IGNORECASE)), "")
-        return "; ".join(parts) + hint
-    return "; ".join(parts)
+        hint = next((found for pattern, found in HINTS if re.search(pattern, text, re.IGNORECASE)), None)
+    return "; ".join(parts) + (HINT + hint if hint else "")
 
 
 def last_words(stderr: Sequence[str]) -> str:

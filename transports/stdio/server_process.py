@@ -32,14 +32,17 @@ from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
+from ...core.base.setting_names import KEYS, SettingNames
 from ...core.jsonrpc.envelope import LARGE_BYTES
 from ...core.wire.ndjson import Line, LineReader, Oversize
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate
 from ..base.port import Port
 from .asyncio_lines import Take
+from .environment import inherited
 from .exit_reason import describe_end, explain_start, is_exhausted
 from .lines import messages_in, read_lines, write_lines
+from .missing_variables import hint_about
 from .orphan_guard import MARK_NAME, ORPHAN_GUARD, OrphanGuard, end_marked
 from .outbox import Outbox
 from .processes import exits_within, has_exited, signal_group, wait_exit
@@ -55,9 +58,6 @@ KILL_WAIT_S: Final = 5.0
 """Seconds from KILL to the exit. A process that outlasts it belongs to another user or is stuck in the kernel."""
 LAST_WORDS_MAX_BYTES: Final = 1024 * 1024
 """Bytes read from the pipe of a child that has exited. Linux pipes hold at most this much."""
-INHERITED: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
-"""Variables of our environment that a child inherits, besides `LC_*`. The rest may hold secrets that do not concern
-it."""
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
         command: the program, looked up on PATH, and its arguments.
         env: variables added to the inherited environment, which they override.
         cwd: its working directory; None: ours.
-        inherit_env: pass on all of our environment, instead of `INHERITED` only.
+        inherit_env: pass on all of our environment, instead of what `environment.inherited` returns.
     """
 
     command: tuple[str, ...]
@@ -78,10 +78,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 def environment_for(spec: ChildSpec, ours: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of a child, without its mark."""
-    inherited = {
-        name: value for name, value in ours.items() if spec.inherit_env or name in INHERITED or name.startswith("LC_")
-    }
-    return inherited | spec.env
+    return (dict(ours) if spec.inherit_env else inherited(ours)) | spec.env
 
 
 class StartError(Exception):
@@ -97,6 +94,7 @@ class Child:
     Args:
         log: called with each line of stderr and other lines for people, without line ends.
         share: takes the bytes of a message that is arriving and is larger than most.
+        names: the names of settings in messages about it.
         protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
             possible.
     """
@@ -112,6 +110,7 @@ class Child:
         orphan_guard: OrphanGuard = ORPHAN_GUARD,
         share: Share | None = None,
         protocols: bool | None = None,
+        names: SettingNames = KEYS,
     ) -> None:
         assert spec.command
         self.pid: int | None = None
@@ -123,6 +122,7 @@ class Child:
         self._share = share
         self._orphan_guard = orphan_guard
         self._protocols = protocols
+        self._names = names
         self._outbox = Outbox()
         self._gate = Gate()
         self._stderr: collections.deque[str] = collections.deque(maxlen=limits.stderr_ring_lines)
@@ -328,7 +328,10 @@ class Child:
         await to_thread.run_sync(end_marked, mark, QUICK_GRACE_S)
 
     def _describe_end(self, process: subprocess.Popen[bytes], is_gone: bool) -> str:
-        return describe_end(process.wait() if is_gone else None, self.last_stderr, has_spoken=self._has_spoken)
+        stderr, hint = self.last_stderr, None
+        if not self._has_spoken:
+            hint = hint_about(stderr, os.environ, environment_for(self._spec, os.environ), self._names)
+        return describe_end(process.wait() if is_gone else None, stderr, has_spoken=self._has_spoken, hint=hint)
 
 
 def _read_last(source: Descriptor, lines: LineReader, take: Take) -> None:

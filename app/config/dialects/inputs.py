@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 
+from ...base.nearest import nearest
 from .findings import Findings
 from .surroundings import Input
 
@@ -21,8 +21,8 @@ def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findin
             findings.refuse_type(key, "a list, each entry with an id", value)
     for id in given:
         if id not in found:
-            near = difflib.get_close_matches(id, found, n=1)
-            known = f"{near[0]} (the nearest input)" if near else f"one of {', '.join(found)}" if found else "none"
+            near = nearest(id, found)
+            known = f"{near} (the nearest input)" if near else f"one of {', '.join(found)}" if found else "none"
             findings.refuse("--input", f"{known}, as the file describes them", f"got a value for {id!r}")
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ....core.base.revisions import LATEST_LEGACY
@@ -14,6 +13,7 @@ from ....transports.stdio.server_process import ChildSpec
 from ...base.errors import ConfigError, Failed
 from ...config.addresses import SCHEMES, scheme_of, settle
 from ...config.documents import without_credentials
+from ...config.option_values import environment_of, headers_of
 from ...config.settings import Transport as Named
 from ..script.steps import Conversation, handshake
 from ..script.survey import Play
@@ -82,7 +82,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> Target:
     if url is not None:
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-        return by_url(url, pairs(options.header, ":", "--header"), options.timeout or ANSWER_S, options.transport)
+        return by_url(url, headers_of(options.header), options.timeout or ANSWER_S, options.transport)
     if options.header or options.transport != "auto":
         raise ConfigError("got --header or --transport with a command, expected them with a URL only")
     return by_command(spec_of(options, command), options.timeout or ANSWER_S)
@@ -90,7 +90,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> Target:
 
 def spec_of(options: argparse.Namespace, command: list[str]) -> ChildSpec:
     """Returns how to start the command on the command line."""
-    return ChildSpec(tuple(command), pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
+    return ChildSpec(tuple(command), environment_of(options.env), options.cwd, options.inherit_env)
 
 
 def by_command(spec: ChildSpec, timeout_s: float = ANSWER_S) -> Target:
@@ -121,11 +121,3 @@ def by_url(given: str, headers: dict[str, str], timeout_s: float = ANSWER_S, tra
         return Target(name, events, Transport.EVENTS)
     is_settled = transport == "streamable_http"
     return Target(name, StreamableHttpClient(url, headers, timeout_s), Transport.HTTP if is_settled else None, events)
-
-
-def pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
-    """Splits texts into names and values. Errors never repeat a text, which may be a secret."""
-    pairs = [text.partition(separator) for text in texts]
-    if not all(found and name.strip() for name, found, _ in pairs):
-        raise ConfigError(f"got {option} without a name and a {separator}")
-    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -8,12 +8,19 @@ from importlib import resources
 from typing import Any, Final
 
 import msgspec
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from ....core.oracle.methods import AUGMENTED, V4
 from ....core.oracle.observations import Role
+from ...base.errors import Failed
 from .steps import REVISIONS, Json
+
+WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis and jsonschema: pip install 'isthmus[conform]'"
+
+try:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+except ModuleNotFoundError:
+    raise Failed(WHAT_TO_INSTALL) from None
 
 RESULTS: Final[dict[str, str]] = {
     "initialize": "InitializeResult",

@@ -10,6 +10,7 @@ import msgspec
 
 from ....core.oracle import Role, Rule, Violation
 from ...base.errors import Failed
+from ..script.schema import WHAT_TO_INSTALL
 from ..script.survey import Played, has_spoken
 from ..verdict.findings import C, Finding, Outcome
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 STOPPED: Final = "stopped by a signal"
 OUT_OF_TIME: Final = "the time was over before a conversation could begin: more --seconds are needed"
-WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
 
 
 class Surveyed(NamedTuple, Generic[C]):

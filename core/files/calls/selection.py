@@ -20,6 +20,7 @@ from .claims import ClaimedPaths, argument_paths
 from .job import FileCall, OutputRule
 from .left_files import LeftFile, left_files
 from .result_rewriter import AREAS, folders_of
+from .session_paths import ROOT
 from .workspace_files import is_finished
 
 CLOCK_SLACK_S: Final = 2.0
@@ -128,7 +129,7 @@ class Selection:
         for index, sighting in enumerate(answer.named[: len(named)]):
             if sighting.problem:
                 if sighting.left is not None and self._was_written(job, sighting.left):
-                    path = sighting.left.path
+                    path = sighting.left.path.replace(self._folder_of(job), ROOT)
                     was_asked = self._was_asked(job, path, named[index]) or (
                         sighting.left in left and left[sighting.left].was_asked
                     )
@@ -215,6 +216,10 @@ class Selection:
         if not why.startswith("not permitted"):
             job.known_files.awaits(path)
 
+    def _folder_of(self, job: FileCall) -> str:
+        """Returns the path of the folder that the session's folders are in."""
+        return f"{self._context.plan.workspaces_path}/{job.link.workspace}"
+
     def _is_in_session(self, job: FileCall, path: str) -> bool:
         return any(path.startswith(folder + "/") for folder in folders_of(self._context.plan, job).values())
 
@@ -226,8 +231,8 @@ class Selection:
         A tool may name a file later than it wrote it, as for a download. So it counts from the session's first call
         on. A file that was there before the call counts if it is another now.
         """
-        if job.is_read_only:
-            return False
+        if job.is_read_only or f"{self._folder_of(job)}/".startswith(left.path.rstrip("/") + "/"):
+            return False  # a folder that the session's own are in changes with them
         before = job.baseline.get(left.path)
         if before is not None:
             return before != left.stamp

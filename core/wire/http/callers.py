@@ -11,12 +11,14 @@ from ...access.challenges import bearer_challenge
 from ...access.gate import Denied, Found, Gate
 from ...access.identity import ANONYMOUS, Identity, Peer
 from ...access.issuer_answers import Unavailable, Waits
+from ...access.metadata import AREAS as RESOURCES
 from ...access.metadata import metadata_url, resource_metadata, resource_path, resource_paths
 from ...access.policy import all_scopes, may_see
 from ...base.events import DeleteOpening, DownloadOpening, DraftOpening, GetOpening, UploadOpening
 from ..headers import JSON
 from . import cors
 from .admin_routes import READING
+from .endpoint_paths import has_second, second_path, usual_path
 from .error_responses import refusal, refusal_at
 from .routes import Head, McpRoute, NotAllowed, Refused, SocketRoute, Surface, Undecided
 
@@ -44,11 +46,11 @@ def recognise(
     """Returns the caller of a request, or the response to one that is not let in.
 
     Args:
-        path: of the request, below the prefix of this application.
+        path: of the request, below the prefix of this application; the first or the second of an endpoint.
         base: the base URL under which clients reach this listener, without a slash at the end.
         is_open: the request is answered in any case.
     """
-    area, *rest = path[1:].split("/")
+    area, *rest = usual_path(path)[1:].split("/")
     found = _identify(head, area, gate, peer, _audiences(base, area, rest, surface, gate), now)
     if isinstance(found, Denied | Unavailable | Waits) and not is_open:
         return _not_let_in(found, path, surface, gate, base)
@@ -68,6 +70,8 @@ def _audiences(base: str, area: str, rest: list[str], surface: Surface, gate: Ga
         return ()
     server = _server_of(area, rest, surface)
     paths = resource_paths(server, surface.unnamed) if server else []
+    if server and has_second(server):
+        paths += [second_path(area, server) for area in RESOURCES]
     return (base, *(base + path for path in paths))
 
 
@@ -90,7 +94,7 @@ def _not_let_in(
         refused = refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
         return msgspec.structs.replace(refused, denied=found.reason)
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
-    area, *rest = path[1:].split("/")
+    area, *rest = usual_path(path)[1:].split("/")
     rules = surface.access.get(_server_of(area, rest, surface))
     return _denied(path, found, gate.expected, url, frozenset() if rules is None else frozenset(rules.server.scopes))
 
@@ -105,11 +109,6 @@ def _visible(surface: Surface, identity: Identity) -> Surface:
         servers=tuple(id for id in surface.servers if id not in hidden),
         transparent={id: target for id, target in surface.transparent.items() if id not in hidden},
     )
-
-
-def _endpoints(surface: Surface) -> tuple[str, ...]:
-    """Returns the ids of all endpoints."""
-    return (*surface.servers, *surface.profiles)
 
 
 def _server_of(area: str, rest: list[str], surface: Surface) -> str:
@@ -142,8 +141,20 @@ def _insufficient(
 
 def _metadata_url(path: str, surface: Surface, base: str) -> str:
     """Returns the address of the metadata of the resource that a path belongs to."""
-    path = path.replace("/messages", "/sse", 1)
-    return metadata_url(base, resource_path(path, _endpoints(surface), surface.unnamed) or "")
+    area, *rest = usual_path(path)[1:].split("/")
+    if area == "messages":
+        path = f"/{rest[0]}/sse" if usual_path(path) != path else "/".join(("/sse", *rest))
+    return metadata_url(base, _resource_path(path, surface) or "")
+
+
+def _resource_path(path: str, surface: Surface) -> str | None:
+    """Returns the path of the resource at a path, "" for the base; None if there is none.
+
+    The second path of an endpoint is a resource of its own: clients compare it with the URL that they know.
+    """
+    usual = usual_path(path)
+    found = resource_path(usual, (*surface.servers, *surface.profiles), surface.unnamed)
+    return found if usual == path or not found else path.rstrip("/")
 
 
 def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
@@ -161,10 +172,10 @@ def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...
         )
     if head.method not in READING:
         raise NotAllowed(head.method, READING)
-    resource = resource_path(path.removeprefix(surface.prefix), _endpoints(surface), surface.unnamed)
+    resource = _resource_path(path.removeprefix(surface.prefix), surface)
     if resource is None:
         return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
-    area, *rest = resource[1:].split("/")
+    area, *rest = usual_path(resource)[1:].split("/")
     server = _server_of(area, rest, surface) if resource else ""
     shown = surface.profiles.get(server, (server,)) if server else surface.access
     rules = [surface.access[id] for id in shown if id in surface.access]

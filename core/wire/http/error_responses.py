@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
 from ...base.errors import INVALID_REQUEST
 from ..headers import JSON, Headers
 from .admin_routes import USE, find_page
+from .endpoint_paths import has_second, second_path, usual_path
 from .routes import Refused, Surface
 
 _CODES: Final = {
@@ -32,6 +36,13 @@ _CODES: Final = {
     505: "version_not_supported",
 }
 
+SEEN_MAX_CHARS: Final = 100
+"""Characters of an unknown path that a message repeats."""
+LISTED_MAX_CHARS: Final = 100
+"""Characters of the ids that a message lists."""
+CANDIDATES_MAX: Final = 64
+"""Ids that an unknown path is compared with, since anybody may send one. At it: later ones are not suggested."""
+
 
 def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", extra: Headers = ()) -> Refused:
     """Returns an error response: a JSON-RPC error with id null on the MCP endpoint, `{"detail", "code"}` elsewhere.
@@ -48,30 +59,51 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 def is_mcp(path: str) -> bool:
     """True if errors under this path are JSON-RPC errors."""
-    return path[1:].partition("/")[0] in ("mcp", "sse", "messages")
+    return usual_path(path.partition("?")[0])[1:].partition("/")[0] in ("mcp", "sse", "messages")
 
 
 def not_found(path: str, surface: Surface, root: str = "") -> Refused:
-    """Returns a 404 for `path` below `root`, which names the paths that exist."""
-    served = [area for area in ("mcp", "sse", "ws", "upload") if area in surface.areas]
-    endpoints: list[str] = []
-    if surface.default:
-        endpoints += [f"/{area}" for area in served if area != "upload"]
-    elif len(surface.servers) == 1:
-        endpoints += [f"/{area}" for area in served if area == "mcp" or (area != "upload" and not surface.transparent)]
-    for server in surface.servers:
-        endpoints += [f"/{area}/{server}" for area in served if area == "mcp" or server not in surface.transparent]
-    endpoints += [f"/{area}/{profile}" for profile in surface.profiles for area in served if area != "upload"]
-    if "pages" in surface.areas:
-        endpoints.append("/healthz")
-    endpoints = [root + endpoint for endpoint in endpoints]
-    message = f"got path {(root + path)[:200]!r}, expected one of {', '.join(endpoints)}"
+    """Returns a 404 for `path` below `root`, which says what paths there are, and which is the nearest."""
+    message = f"got path {(root + path)[:SEEN_MAX_CHARS]!r}, {_expected(path, surface, root)}"
     found = find_page(path)
     if found is not None and found[0] in USE:
         return page_error(404, message)
-    if is_mcp(path):
-        return refusal(404, message, is_mcp=True)
-    return _refused(404, {"detail": message, "code": "not_found", "endpoints": endpoints}, ())
+    return refusal(404, message, is_mcp=is_mcp(path))
+
+
+def _expected(path: str, surface: Surface, root: str) -> str:
+    area, *rest = usual_path(path)[1:].split("/")
+    areas = [name for name in ("mcp", "sse", "ws", "upload") if name in surface.areas]
+    if area == "messages":
+        area = "sse"  # which names the paths of messages
+    is_area = area in areas
+    area = area if is_area or not areas else areas[0]
+    opaque = () if area == "mcp" else surface.transparent
+    ids = [id for id in surface.servers if id not in opaque]
+    if area != "upload":
+        ids += surface.profiles
+    right = [f"{root}/{area}"] if surface.unnamed and surface.unnamed in ids else []
+    if ids and (len(ids) > 1 or not right):
+        right.append(f"{root}/{area}/ID with ID one of {_some(ids)}")
+    if not right:
+        right = [f"{root}/healthz"] if "pages" in surface.areas else ["nothing: there is no server here"]
+    if is_area and rest and rest[0]:
+        near = difflib.get_close_matches(unquote(rest[0])[:64], ids[:CANDIDATES_MAX], n=1)
+    else:
+        candidates = [f"/{name}" for name in areas if surface.unnamed in ids] + ["/healthz"]
+        for id in ids[:CANDIDATES_MAX]:
+            candidates += [f"/{area}/{id}", *([second_path(area, id)] if has_second(id) else [])]
+        near = [] if is_area else [root + found for found in difflib.get_close_matches(path[:64], candidates, n=1)]
+    nearest = f"; the nearest is {near[0]}" if near and near[0] not in right else ""
+    return f"expected {' or '.join(right)}{nearest}"
+
+
+def _some(ids: Sequence[str]) -> str:
+    """Joins as many ids as fit into a line."""
+    shown = list(ids)
+    while len(shown) > 1 and len(", ".join(shown)) > LISTED_MAX_CHARS:
+        shown.pop()
+    return ", ".join(shown) + (f" and {len(ids) - len(shown)} more" if len(shown) < len(ids) else "")
 
 
 def page_answer(status: int, body: bytes, extra: Headers = (), *, content_type: str = JSON) -> Refused:

@@ -16,22 +16,29 @@ _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{
 _ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
 
 
-def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> str:
+def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool, more: str = "") -> str:
     """Returns the `Host` header in lower case, port included, if its host is in `hosts` or `any_host` is set.
 
     A web page can make its own name resolve to this machine; the browser then sends that name as `Host`. Refusing it
     (403) prevents DNS rebinding. Source: 2025-11-25 basic/transports, "Security Warning".
+
+    Args:
+        more: the setting that adds to `hosts`.
     """
     matched = None if host is None else _HOST.fullmatch(host.lower())
     if matched is None or not (any_host or matched[1] in hosts):
         seen = "no Host header" if host is None else f"Host {host[:200]!r}"
         names = ", ".join(sorted(hosts))
         raise RemoteProtocolError(
-            f"got {seen}, expected one of {names}; more can be allowed in the configuration",
+            f"got {seen}, expected one of {names}{_addition(more)}",
             http_status=403,
             clause=f'{TRANSPORTS}, "Security Warning"',
         )
     return matched[0]
+
+
+def _addition(setting: str) -> str:
+    return f"; {setting} adds one" if setting else ""
 
 
 def is_expected(host: str | None, hosts: frozenset[str], *, any_host: bool) -> bool:
@@ -45,11 +52,15 @@ def is_loopback(host: str) -> bool:
     return _LOOPBACK.fullmatch(host.lower()) is not None
 
 
-def check_origin(origin: str | None, hosts: frozenset[str], origins: frozenset[str]) -> None:
-    """Refuses an `Origin` that is not acceptable (403). Only browsers send one; a request without it passes."""
+def check_origin(origin: str | None, hosts: frozenset[str], origins: frozenset[str], *, more: str = "") -> None:
+    """Refuses an `Origin` that is not acceptable (403). Only browsers send one; a request without it passes.
+
+    Args:
+        more: the setting that adds to `origins`.
+    """
     if origin is not None and not allows_origin(origin, hosts, origins):
         raise RemoteProtocolError(
-            f"got Origin {origin[:200]!r}, expected none, or one that the configuration allows",
+            f"got Origin {origin[:200]!r}, expected none, or one that is allowed{_addition(more)}",
             http_status=403,
             clause=f'{TRANSPORTS}, "Security Warning"',
         )

@@ -21,6 +21,7 @@ from ...base.events import (
     UploadOpening,
 )
 from ...base.plan import AccessRules
+from ...base.setting_names import KEYS, SettingNames
 from ..headers import Headers
 from ..websocket import Upgrade
 from .admin_routes import POSTED, Management, Page
@@ -93,6 +94,8 @@ class Surface(msgspec.Struct, frozen=True):
     """The id of the profile at `/mcp`, `/sse` and `/ws`; "": the only server is there, if there is one only."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
+    names: SettingNames = KEYS
+    """The names of settings in refusals."""
 
     def __post_init__(self) -> None:
         for name in ("servers", "hosts", "origins", "areas"):

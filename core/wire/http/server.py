@@ -57,6 +57,7 @@ from .admin_routes import (
     is_of_another_site,
 )
 from .callers import Caller, by_link, metadata_at, of_caller, recognise
+from .endpoint_paths import second_path, usual_path
 from .error_responses import not_found, page_error, refusal, refusal_at
 from .header_forwarding import check_required, passed_headers
 from .mcp_headers import read_mirrored
@@ -123,21 +124,23 @@ def judge(
         if head.root and (path == head.root or path.startswith(head.root + "/")):
             path = path[len(head.root) :] or "/"
         path = surface.aliases.get(path.rstrip("/"), path)
+        usual = usual_path(path)
         fields = read_fields(head.headers)
         found = find_page(path) if "pages" in surface.areas else None
         host_seen = authority or fields.get(b"host")
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
-        host = check_host(host_seen, surface.hosts, any_host=surface.any_host) if knows_host else ""
+        names = surface.names
+        host = check_host(host_seen, surface.hosts, any_host=surface.any_host, more=names.hosts) if knows_host else ""
         base = f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}{head.root}"
         if gate is not None and gate.issuers is not None and path.startswith(WELL_KNOWN):
             return metadata_at(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, base)
         if gate is not None and path.startswith("/.well-known/"):
             return refusal(404, f"got the path {path[:200]!r}, and there is nothing of that name")
-        check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
+        check_origin(fields.get(b"origin"), surface.hosts, surface.origins, more=names.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
-        area, *rest = path[1:].split("/")
+        area, *rest = usual[1:].split("/")
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if forward is None and found is not None and found[0] in POSTED:
@@ -169,7 +172,9 @@ def judge(
             return of_caller(_with_headers(route, head.headers, surface), identity)
         if area == "sse":
             base_url = f"{scheme}://{host}"
-            route = _event_pipe_route(head, rest, fields, surface, base_url=base_url, address=address)
+            route = _event_pipe_route(
+                head, rest, fields, surface, base_url=base_url, address=address, is_second=usual != path
+            )
             return of_caller(_with_headers(route, head.headers, surface), identity)
         if area == "messages":
             route = _message_route(head.method, rest, query, fields, surface)
@@ -402,10 +407,22 @@ def _cookies(headers: Headers) -> str:
 
 
 def _event_pipe_route(
-    head: Head, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str, address: str
+    head: Head,
+    rest: list[str],
+    fields: dict[bytes, str],
+    surface: Surface,
+    *,
+    base_url: str,
+    address: str,
+    is_second: bool,
 ) -> McpRoute:
     """Routes a GET for an HTTP+SSE stream (2024-11-05 basic/transports, "HTTP with SSE"). A missing `Accept` is
-    accepted: the `EventSource` of browsers and older clients send none."""
+    accepted: the `EventSource` of browsers and older clients send none.
+
+    Args:
+        is_second: the request names the endpoint by its second path. So does the endpoint for messages then, which a
+            proxy in front may pass on by the same rule.
+    """
     server = _mcp_server(rest, surface)
     if head.method != "GET":
         # A client that tries Streamable HTTP first takes a 405 as the sign to open an event stream instead.
@@ -414,6 +431,8 @@ def _event_pipe_route(
     if not accepts(accept, EVENTS):
         raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
     path = "/messages" if not rest or rest == [""] else f"/messages/{rest[0]}"
+    if is_second:
+        path = second_path("messages", rest[0])
     endpoint = surface.prefix + head.root + path
     return McpRoute(EventPipeOpening(server, base_url=base_url, endpoint=endpoint, address=address))
 

@@ -33,11 +33,11 @@ pytestmark = pytest.mark.anyio
 
 def child(id: str = "a", *arguments: str, peer: str = "toolbox", **options: Any) -> Server:
     command = (sys.executable, str(PEERS / f"{peer}.py"), *arguments)
-    return Server(id=id, upstream=Upstream(command=command), **options)
+    return Server(id=id, upstream=Upstream(command=command), **{"warm": 0, **options})
 
 
 def command(*words: str, id: str = "a") -> Server:
-    return Server(id=id, upstream=Upstream(command=words))
+    return Server(id=id, upstream=Upstream(command=words), warm=0)
 
 
 def remote(url: str, id: str = "far") -> Server:
@@ -331,6 +331,36 @@ async def test_an_idle_server_that_was_stopped_is_not_started_by_clients() -> No
         assert gateway.hub.child_pids == []
         assert await order(gateway, "start") == 200
         await Caller(f"{gateway.base_url}/mcp/a").initialize()
+
+
+async def processes_of(gateway: Gateway, *, count: int, starts: int) -> set[int]:
+    """The ids of the processes once there are `count`, after so many starts."""
+    while True:
+        shown = await get(gateway, "/servers/a/status")
+        if (len(shown["pids"]), shown["starts"]) == (count, starts):
+            return set(shown["pids"])
+        await anyio.sleep(0.01)
+
+
+async def test_the_next_session_finds_a_process_running() -> None:
+    """One is kept ready by default once the server was used."""
+    async with proxy(child(warm="auto")) as gateway:
+        await Caller(f"{gateway.base_url}/mcp/a").initialize()
+        before = await processes_of(gateway, count=2, starts=2)
+        await Caller(f"{gateway.base_url}/mcp/a").initialize()
+        assert before < await processes_of(gateway, count=3, starts=3)
+
+
+async def test_a_server_that_runs_once_is_not_disturbed_by_a_process_kept_ready(tmp_path: Path) -> None:
+    words = ("flock", "--nonblock", str(tmp_path / "lock"), sys.executable, str(PEERS / "toolbox.py"))
+    async with proxy(Server(id="a", upstream=Upstream(command=words))) as gateway:
+        client = Caller(f"{gateway.base_url}/mcp/a")
+        await client.initialize()
+        first = await processes_of(gateway, count=1, starts=2)
+        async with requested(client.url, "DELETE", {"mcp-session-id": client.session or ""}) as response:
+            assert response.status == 204
+        await Caller(client.url).initialize()
+        assert first != await processes_of(gateway, count=1, starts=3)
 
 
 async def test_of_two_starts_at_once_one_succeeds_and_neither_does_harm() -> None:

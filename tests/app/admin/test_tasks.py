@@ -46,7 +46,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
 
 @asynccontextmanager
 async def proxy(**core: Any) -> AsyncIterator[Gateway]:
-    servers = tuple(Server(id=id, upstream=Upstream(command=TOOLBOX)) for id in ("a", "b"))
+    servers = tuple(Server(id=id, upstream=Upstream(command=TOOLBOX), warm=0) for id in ("a", "b"))
     auth = Auth(anonymous="allow")
     settings = Settings(core=Core(port=0, drain_seconds=5.0, **core), auth=auth, servers=servers)
     with anyio.fail_after(4 * PATIENCE_S):

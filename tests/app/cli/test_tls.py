@@ -20,6 +20,7 @@ from cryptography import x509
 from issuing import Authority
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
+from screens import unwrapped
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -42,6 +43,9 @@ def configured(folder: Path, authority: Authority, **rest: Json) -> Path:
     config = folder / "isthmus.json"
     config.write_text(json.dumps(settings))
     return config
+
+
+ANY_PORT = ("--port", "0")
 
 
 def listening(started: Run) -> str:
@@ -235,9 +239,15 @@ def test_sighup_in_a_terminal_that_stays_renews(tmp_path: Path, authority: Autho
 def test_wrap_speaks_tls(tmp_path: Path, authority: Authority) -> None:
     path = authority.server()
     tls = ("--tls-certificate", path.name, "--tls-key", path.with_suffix(".key").name)
-    with Run("wrap", "--listen", "127.0.0.1:0", *tls, "--", *TOOLBOX, cwd=tmp_path) as started:
+    with Run("wrap", *ANY_PORT, *tls, "--", *TOOLBOX, cwd=tmp_path) as started:
         url = listening(started)
         assert asyncio.run(call_through_the_sdk(f"{url}/mcp", authority)) == "toolbox says hi"
+        with Run("wrap", *ANY_PORT, f"{url}/mcp") as refused:
+            failed = refused.wait_line(r"FAILED  (.*)")[1]
+            assert "in --ca-file or the environment variable SSL_CERT_FILE; --insecure goes without" in failed
+        with Run("wrap", *ANY_PORT, "--insecure", f"{url}/mcp") as unchecked:
+            unchecked.wait_line("server  toolbox ")
+            unchecked.wait_line(r"its certificate is not checked \(--insecure\): anybody on the way can", "stderr")
 
 
 @pytest.mark.parametrize(
@@ -270,6 +280,9 @@ def test_check_and_serve_say_what_is_wrong_with_a_file(tmp_path: Path, authority
     assert (code, "all is wired" in stdout) == (0, True)
     authority.server("server", lasts_s=-60)
     code, stdout, _ = run("check", str(config), cwd=tmp_path)
-    assert (code, f"WARNING core.tls.certificate {tmp_path}/server.pem has expired on " in stdout) == (1, True)
+    assert (code, f"WARNING core.tls.certificate {tmp_path}/server.pem has expired on " in unwrapped(stdout)) == (
+        1,
+        True,
+    )
     code, _, stderr = run("serve", str(config), cwd=tmp_path)
     assert (code, f"isthmus: core.tls.certificate {tmp_path}/server.pem has expired on " in stderr) == (1, True)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.base.errors import ConfigError
 from isthmus.app.config.dialects.clients import CLIENTS
-from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest
+from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest_key
 from isthmus.app.config.dialects.surroundings import Input, Surroundings
 from isthmus.app.config.load import Source, open_source
 from isthmus.app.config.plan import to_plan
@@ -410,10 +410,13 @@ def test_what_is_the_clients_own_is_one_warning(caplog: pytest.LogCaptureFixture
 
 
 def test_names_become_legal_ids() -> None:
-    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1"]
+    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1", "@org/x", "Größe", "Gro\u0308sse", "Café"]
     opened = source({"mcpServers": dict.fromkeys(names, CLOCK)})
     ids = [server.id for server in opened.settings().servers]
-    assert ids == ["My-Files-home-2", "My-Files-home", "server", "x", "ok.1"]
+    assert ids == [
+        *("My-Files-home-2", "My-Files-home", "server", "x", "ok.1"),
+        *("org-x", "Groesse", "Groesse-2", "Cafe"),
+    ]
     assert "'My Files (home)' has the id My-Files-home-2" in opened.notes
 
 
@@ -547,13 +550,13 @@ def test_no_unresolved_placeholder_reaches_a_server(text: str, client: Any) -> N
 )
 def test_a_key_that_is_nearly_one_names_it(written: str, meant: str) -> None:
     assert key_of(written) is None
-    assert nearest(written) == meant
+    assert nearest_key(written) == meant
 
 
 @pytest.mark.parametrize("name", ["colour", "x-team", "serverName", "args_help"])
 def test_other_keys_are_the_clients_own(name: str) -> None:
     assert key_of(name) is None
-    assert nearest(name) is None
+    assert nearest_key(name) is None
 
 
 # --- Conversion -----------------------------------------------------------------------------------------------------

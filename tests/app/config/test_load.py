@@ -1097,8 +1097,13 @@ def test_what_is_no_size(text: str) -> None:
         parse_size(text)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
-def test_the_examples_load_and_fit_the_schema(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(EXAMPLES.rglob("*.yaml")) if path.name != "kubernetes.yaml"],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_the_examples_load_and_fit_the_schema(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALICE_SHA256", "0" * 64)
     SCHEMA.validate(yaml.safe_load(path.read_text()))
     settings = load(path)
     to_plan(settings, b"k" * 16, "/ws", "")

@@ -17,11 +17,12 @@ from isthmus.app.conform.clients.targets import Target
 from isthmus.app.conform.generate.conversations import conversations
 from isthmus.app.conform.generate.moves import MOVES, MoveContext, moves_for
 from isthmus.app.conform.script.arguments import arguments_of
+from isthmus.app.conform.script.schema import WHAT_TO_INSTALL
 from isthmus.app.conform.script.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.script.survey import Played, Survey, Tool
 from isthmus.app.conform.search.search import Search
 from isthmus.app.conform.search.server_trial import server_trial
-from isthmus.app.conform.search.trial import WHAT_TO_INSTALL, Effort, run
+from isthmus.app.conform.search.trial import Effort, run
 from isthmus.app.conform.verdict.report import decode_record
 from isthmus.app.conform.verdict.servers import CHANCES, SERVER_RULES, judge
 from isthmus.core.oracle import (
@@ -157,7 +158,11 @@ def test_files_for_machines(conform: Run) -> None:
         (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
         (("--header", "a: b", "--", "c"), "got --header or --transport with a command"),
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("--env", "secret", "--", "c"), "got --env without a name and a ="),
+        (("--env", "secret", "--", "c"), "got --env without a =, and no variable of that name is set"),
+        (
+            ("--header", "X: ${UNSET_4711}", "http://h/"),
+            "got --header X with a ${…}, expected the environment variable",
+        ),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
         (("--replay", "f", "--safe", "--", "c"), "got --safe with --replay"),
         (("--replay", "f", "--junit", "x", "--", "c"), "got --junit with --replay"),
@@ -214,10 +219,13 @@ def test_nothing_begins_once_the_time_is_over(count: int) -> None:
     assert [finding.violation for finding in outcome.findings] == [violation]
 
 
-def test_a_missing_hypothesis_is_reported(conform: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("isthmus.app.conform.search.search", "isthmus.app.conform.generate.conversations"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
+@pytest.mark.parametrize("package", ["hypothesis", "jsonschema"])
+def test_a_missing_package_of_the_extra_is_reported(
+    package: str, conform: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("isthmus.app.conform.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
     code, _, err = conform(*on_stdio())
     assert code == 1
     assert WHAT_TO_INSTALL in err

@@ -38,7 +38,7 @@ async def gateway(
 
 
 def server(id: str, *command: str, access: Access = Access()) -> Server:  # noqa: B008 - it is frozen
-    return Server(id=id, upstream=Upstream(command=command or TOOLBOX), access=access)
+    return Server(id=id, upstream=Upstream(command=command or TOOLBOX), access=access, warm=0)
 
 
 async def names(caller: Caller) -> list[str]:

@@ -25,7 +25,7 @@ CHILD = Upstream(command=(sys.executable, str(Path(__file__).parents[1] / "peers
 
 @asynccontextmanager
 async def proxy(upstream: Upstream) -> AsyncIterator[Gateway]:
-    settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=(Server(id="box", upstream=upstream),))
+    settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=(Server(id="box", upstream=upstream, warm=0),))
     async with running(settings, listen=True, is_lasting=False) as gateway:
         yield gateway
 

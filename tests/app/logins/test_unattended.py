@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from isthmus.app.config.login_settings import Enterprise, Exchange, IdentityProvider
+from isthmus.app.config.login_settings import ClientCredentials, Enterprise, Exchange, IdentityProvider
 from isthmus.app.config.settings import Upstream
 from isthmus.app.logins.tokens import ClientTokens
-from isthmus.app.logins.unattended import SUBJECT_MAX_BYTES, subject_of
+from isthmus.app.logins.unattended import SUBJECT_MAX_BYTES, signer_of, subject_of
 from isthmus.core.logins.credentials import RETRY_AFTER_S
 from isthmus.core.logins.requests import LoginFailed
 from token_provider import Provider
@@ -129,3 +130,9 @@ async def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path) -> 
     os.mkfifo(path)
     with pytest.raises(LoginFailed, match="is empty"), anyio.fail_after(60):
         await subject_of(exchanging(path))
+
+
+async def test_a_key_without_the_package_that_signs_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(LoginFailed, match=r"isthmus\[auth\]"):
+        await signer_of(ClientCredentials(client_id="a", private_key="key.pem"))

@@ -4,16 +4,18 @@ processes."""
 from __future__ import annotations
 
 import pytest
-from driving import Driver, driver, new_client
+from driving import Client, Driver, driver, new_client
 from isthmus.core.base.effects import Close, Dial, Note, Spawn
-from isthmus.core.base.events import Cause, Connected, End
+from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.base.plan import ArtifactProducer, Kind, ServerPlan
 from isthmus.core.status import Command, Status
+from isthmus.core.upstream.warm_pool import TRIAL_S
 
 HANDSHAKE = '{"protocolVersion":"2025-11-25","capabilities":{}}'
 REASON = "it is not needed any more"
+IDLE_S = Limits().spare_idle_s
 
 
 CAUSES = [(Cause(End.BROKEN, "exited with 1"), "exited with 1"), (Cause(End.GONE), "gone")]
@@ -25,12 +27,15 @@ def spawns(world: Driver, id: str | None = None) -> list[ChannelId]:
     return [dial.channel for dial in dials if id in (None, dial.target.server)]
 
 
-def start_server(world: Driver, id: str) -> None:
+def start_server(world: Driver, id: str) -> Client:
     """Starts a server for a new client, after which its pool is filled."""
-    new_client(world, "http", id).initialize()
+    client = new_client(world, "http", id)
+    channel = client.initialize()
     world.open(spawns(world, id)[-1], Connected())
     world.answer(world.take_sent("initialize"), HANDSHAKE)
     world.take_sent("notifications/initialized")
+    client.session = world.sent[channel][-1].session
+    return client
 
 
 def status(world: Driver, id: str = "a") -> Status:
@@ -129,11 +134,137 @@ def test_the_number_of_all_processes_is_bounded() -> None:
 
 
 def test_a_process_that_was_taken_from_the_pool_is_no_warm_process_any_more() -> None:
-    """The end of such a process is the end of its session's server."""
+    """The process may have ended while it waited, so another one is started once. The end of that one is the
+    server's."""
     world = pools(1)
     warm = spawns(world)[1]
     channel = new_client(world, "http", "a").initialize()
     world.end(warm, Cause(End.BROKEN, "exited with 1"))
-    assert "exited with 1" in world.only_message(channel)["error"]["message"]
+    assert not world.sent[channel]
+    world.end(spawns(world)[2], Cause(End.BROKEN, "exited with 2"))
+    assert "exited with 2" in world.only_message(channel)["error"]["message"]
     assert not any("spare" in text for text in world.notes("warning"))
     assert status(world).processes == 1
+
+
+# --- Spare processes that nobody asked for ----------------------------------------------------------------------------
+
+
+def on_trial(*, limits: Limits | None = None, is_started: bool = True) -> Driver:
+    """Returns a server whose spare process nobody asked for, started once."""
+    world = driver(ServerPlan(id="a", kind=Kind.PIPE, spares=1, spares_on_trial=True), limits=limits)
+    if is_started:
+        start_server(world, "a")
+    return world
+
+
+def is_given_up(world: Driver) -> bool:
+    """True if no process is kept ready any more."""
+    world.wait(TRIAL_S)
+    start_server(world, "a")
+    return status(world).spares == 0
+
+
+def test_after_a_brief_session_the_spare_process_waits_for_the_end_of_its_process() -> None:
+    world = on_trial(is_started=False)
+    probe = Client(world, "a", world.engine.new_channel())
+    assert probe.pipe is not None
+    world.open(probe.pipe, PipeOpening("a", is_own=True, is_brief=True))
+    probe.initialize()
+    (first,) = spawns(world)
+    world.open(first, Connected())
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    assert len(spawns(world)) == 1
+    world.end(probe.pipe, Cause(End.GONE))
+    world.end(first, Cause(End.GONE, "stopped"))
+    assert len(spawns(world)) == 2
+    new_client(world, "http", "a").initialize()
+    assert len(spawns(world)) == 2, "the first client gets it"
+
+
+def test_a_spare_process_is_stopped_that_no_session_needs() -> None:
+    world = on_trial()
+    spare = spawns(world)[1]
+    world.wait(IDLE_S - 1)
+    assert spare not in world.closed
+    world.wait(1)
+    assert world.closed[spare] == Close(spare, reason=REASON)
+    world.end(spare)
+    assert status(world).spares == 0
+    assert not is_given_up(world), "the next session starts one again"
+
+
+def test_a_process_that_was_taken_is_not_stopped_as_a_spare_one() -> None:
+    world = on_trial()
+    spare = spawns(world)[1]
+    world.open(spare, Connected())
+    new_client(world, "http", "a").initialize()
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    world.end(spawns(world)[2])
+    world.wait(IDLE_S)
+    assert world.closed.get(spare) != Close(spare, reason=REASON)
+
+
+@pytest.mark.parametrize("cause", [cause for cause, _ in CAUSES])
+def test_none_is_kept_once_a_spare_process_has_ended_by_itself(cause: Cause) -> None:
+    """The end of a process that no configuration asked for is no failure of the server."""
+    world = on_trial()
+    world.end(spawns(world)[1], cause)
+    assert (status(world).failures, status(world).spares) == (0, 0)
+    assert not world.notes("warning")
+    assert is_given_up(world)
+    order(world, Command.RESTART)
+    assert status(world).spares == 1, "an operator has started the server"
+
+
+def test_a_spare_process_that_this_machine_had_no_room_for_says_nothing() -> None:
+    world = on_trial()
+    world.end(spawns(world)[1], Cause(End.UNREACHABLE, "no memory", is_ours=True))
+    assert status(world).spares == 0
+    assert not is_given_up(world)
+
+
+@pytest.mark.parametrize("later_s", [0.0, TRIAL_S])
+def test_none_is_kept_if_a_session_loses_its_process_when_a_spare_one_is_started(later_s: float) -> None:
+    world = on_trial()
+    first, spare = spawns(world)
+    world.wait(later_s)
+    world.end(first, Cause(End.BROKEN, "the port was taken from it"))
+    assert (spare in world.closed) is (later_s == 0)
+    assert is_given_up(world) is (later_s == 0)
+
+
+def test_a_process_that_does_not_start_beside_a_spare_one_starts_without_it() -> None:
+    """A session with files needs a process in its own folders, so it cannot take the spare one."""
+    producers = (ArtifactProducer(tools=("t",), output_path_argument="p"),)
+    world = driver(ServerPlan(id="a", kind=Kind.PIPE, spares=1, spares_on_trial=True, producers=producers))
+    client = start_server(world, "a")
+    first, spare = spawns(world)
+    world.wait(TRIAL_S)
+    world.end(first, Cause(End.BROKEN, "crashed"))
+    client.request("5", "tools/call", '{"name":"u"}')
+    third = spawns(world)[2]
+    world.end(third, Cause(End.BROKEN, "the lock is taken"))
+    assert world.closed[spare] == Close(spare, reason=REASON)
+    world.end(spare)
+    assert len(spawns(world)) == 4, "it is started again once the spare one is gone"
+
+
+def test_spare_processes_nobody_asked_for_leave_half_of_the_room_to_sessions() -> None:
+    world = on_trial(limits=Limits(children_max=4))
+    assert status(world).spares == 1
+    spare = spawns(world)[1]
+    world.open(spare, Connected())
+    new_client(world, "http", "a").initialize()
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    assert status(world).spares == 0, "two processes serve sessions"
+
+
+def test_spare_processes_make_room_for_sessions() -> None:
+    plans = [ServerPlan(id=id, kind=Kind.PIPE, spares=1, spares_on_trial=True) for id in "ab"]
+    world = driver(*plans, limits=Limits(children_max=6))
+    start_server(world, "a")
+    spare = spawns(world, "a")[1]
+    start_server(world, "b")
+    assert spare in world.closed
+    assert [status(world, id).spares for id in "ab"] == [0, 0]

@@ -12,9 +12,9 @@ from isthmus.core.wire.tls_faults import REASONS, Trust, explain_certificate, ex
     ("code", "message", "trust", "words"),
     [
         (18, "self-signed certificate", Trust(), ["upstream.ca_file", "SSL_CERT_FILE", "self-signed certificate"]),
-        (20, "unable to get local issuer certificate", Trust(names=OPTIONS), ["--ca-file or the", "SSL_CERT_FILE"]),
+        (20, "unable to get local issuer certificate", Trust(names=OPTIONS), ["--ca-file or the", "; --insecure goes"]),
         (19, "self-signed certificate in certificate chain", Trust(missing="/x.pem"), ["names /x.pem", "not there"]),
-        (21, "unable to verify the first certificate", Trust("/c.pem"), ["not of an authority in /c.pem"]),
+        (21, "unable to verify the first certificate", Trust("/c.pem"), ["in /c.pem", "upstream.verify_tls: false"]),
         (10, "certificate has expired", Trust(), ["of a.example:443 has expired", "renew", "clock"]),
         (9, "certificate is not yet valid", Trust(), ["is not valid yet", "clock"]),
         (62, "Hostname mismatch, certificate is not valid for 'a.example'.", Trust(), ["other names", "in the URL"]),

@@ -623,8 +623,7 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert (full.body, head.body) == (b"fine\n", b"")
         assert full.headers[b"content-length"] == head.headers[b"content-length"] == b"5"
         assert b"date" in full.headers
-        served = [f"/{area}/{server}" for server in ("a", "b") for area in ("mcp", "sse", "ws", "upload")]
-        assert json.loads(missing.body)["endpoints"] == [*served, "/healthz"]
+        assert json.loads(missing.body)["detail"] == "got path '/x', expected /mcp/ID with ID one of a, b"
 
 
 async def test_a_page_gets_the_body_that_was_posted() -> None:

@@ -21,7 +21,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.stdio import server_process
 from isthmus.transports.stdio.exit_reason import HINTS
-from isthmus.transports.stdio.server_process import Child, ChildSpec, environment_for
+from isthmus.transports.stdio.server_process import Child, ChildSpec
 from line_drivers import anyio_backend, driver, protocols  # noqa: F401
 from ports import RecordingPort
 
@@ -386,20 +386,6 @@ async def test_without_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> 
         deaf.close()
     for pid in pids:
         await wait_gone(pid)
-
-
-OURS = {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "TZ": "UTC", "SECRET": "s", "LCX": "1"}
-
-
-@pytest.mark.parametrize(
-    "spec, expected",
-    [
-        (ChildSpec(("x",)), {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "TZ": "UTC"}),
-        (ChildSpec(("x",), env={"PATH": "/p", "A": "1"}, inherit_env=True), OURS | {"PATH": "/p", "A": "1"}),
-    ],
-)
-async def test_a_child_inherits_what_is_harmless(spec: ChildSpec, expected: dict[str, str]) -> None:
-    assert environment_for(spec, OURS) == expected
 
 
 async def test_environment_and_folder_reach_the_child(tmp_path: Path) -> None:

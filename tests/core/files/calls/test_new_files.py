@@ -303,3 +303,13 @@ def test_at_the_bound_what_was_told_longest_ago_is_told_again() -> None:
 def test_an_empty_file_is_told_in_the_text() -> None:
     files = scene()
     assert told(files.call("t", "a.txt", writes={"a.txt": b""})) == "a.txt: it is empty so far"
+
+
+def test_the_folder_of_the_sessions_folders_is_not_told() -> None:
+    files = scene()
+    base = files.base
+    result = files.call(
+        "t", "done", writes={f"{base}/z.txt": b"z"}, structuredContent={"paths": ["..", "../z.txt", "/"]}
+    )
+    assert "written to /session/z.txt on" in told(result)
+    assert base not in str(result)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from isthmus.core.wire.http.error_responses import is_mcp, not_found, page_answer, page_error, refusal, refusal_at
+from isthmus.core.wire.http.error_responses import (
+    CANDIDATES_MAX,
+    is_mcp,
+    not_found,
+    page_answer,
+    page_error,
+    refusal,
+    refusal_at,
+)
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
 
@@ -110,34 +118,57 @@ def test_each_path_has_its_form_of_error(path: str, body: object) -> None:
     assert (answer.status, answer.headers) == (405, (*described(answer.body), *lasting, *EXTRA))
 
 
+MANY = tuple(f"server-{n}" for n in range(29))
+PROFILED = Surface(("time", "git"), frozenset(), frozenset(), profiles={"dev": ("git",), "all": ()}, default="all")
+
+
 @pytest.mark.parametrize(
-    ("known", "endpoints"),
+    ("known", "path", "expected"),
     [
-        (surface(), ["/healthz"]),
-        (
-            surface("a"),
-            ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"],
-        ),
-        (surface("a", transparent=("a",)), ["/mcp", "/mcp/a", "/healthz"]),
-        (
-            surface("a", "b", transparent=("a",)),
-            ["/mcp/a", "/mcp/b", "/sse/b", "/ws/b", "/upload/b", "/healthz"],
-        ),
+        (surface(), "/mcp", "expected /healthz"),
+        (surface(), "/mcp/x", "expected /healthz"),
+        (surface("a"), "/", "expected /mcp"),
+        (surface("a"), "/mpc", "expected /mcp"),
+        (surface("a"), "/mcp/b", "expected /mcp"),
+        (surface("a"), "/wss", "expected /mcp; the nearest is /ws"),
+        (surface("a"), "/helthz", "expected /mcp; the nearest is /healthz"),
+        (surface("time", "git"), "/mcp", "expected /mcp/ID with ID one of time, git"),
+        (surface("time", "git"), "/mpc", "expected /mcp/ID with ID one of time, git"),
+        (surface("time", "git"), "/mcp/tiem", "expected /mcp/ID with ID one of time, git; the nearest is time"),
+        (surface("time", "git"), "/tiem/sse", "expected /sse/ID with ID one of time, git; the nearest is time"),
+        (surface("time", "git"), "/messages/tiem", "expected /sse/ID with ID one of time, git; the nearest is time"),
+        (surface("time", "git"), "/time/mpc", "expected /mcp/ID with ID one of time, git; the nearest is /time/mcp"),
+        (surface("time", "git"), "/time", "expected /mcp/ID with ID one of time, git; the nearest is /time/mcp"),
+        (surface("time", "git"), "/mpc/time", "expected /mcp/ID with ID one of time, git; the nearest is /mcp/time"),
+        (surface("time", "git"), "/upload/gti", "expected /upload/ID with ID one of time, git; the nearest is git"),
+        (PROFILED, "/mcp/dve", "expected /mcp or /mcp/ID with ID one of time, git, dev, all; the nearest is dev"),
+        (PROFILED, "/upload", "expected /upload/ID with ID one of time, git"),
+        (surface("a", transparent=("a",)), "/sse", "expected /healthz"),
+        (surface("a", "b", transparent=("a",)), "/ws/a", "expected /ws/ID with ID one of b"),
     ],
 )
-def test_an_unknown_path_is_answered_with_the_known_endpoints(known: Surface, endpoints: list[str]) -> None:
-    """The short paths are listed if there is one server; a transparent server has its endpoint only."""
-    long = "/" + "x" * 300
-    message = f"got path {long[:200]!r}, expected one of {', '.join(endpoints)}"
-    answer = not_found(long, known)
-    assert json.loads(answer.body) == {"detail": message, "code": "not_found", "endpoints": endpoints}
+def test_an_unknown_path_is_answered_with_those_that_there_are(known: Surface, path: str, expected: str) -> None:
+    """The answer is one line."""
+    answer = not_found(path, known)
+    body = json.loads(answer.body)
+    message = f"got path {path!r}, {expected}"
+    assert body.get("detail") == message or body["error"] == {"code": -32600, "message": message}, body
     assert (answer.status, answer.headers) == (404, described(answer.body))
-    of_endpoint = not_found("/mcp/x/y", known)
-    message = f"got path '/mcp/x/y', expected one of {', '.join(endpoints)}"
-    assert json.loads(of_endpoint.body)["error"] == {"code": -32600, "message": message}
-    assert (of_endpoint.status, of_endpoint.headers) == (404, described(of_endpoint.body))
+
+
+def test_so_many_ids_are_compared_with_an_unknown_path() -> None:
+    known = surface(*(f"server-{n}" for n in range(CANDIDATES_MAX)), "time")
+    assert b"nearest" not in not_found("/mcp/tiem", known).body
+    assert b"the nearest is server-63" in not_found("/mcp/sever-63", known).body
+
+
+def test_an_unknown_path_is_answered_in_a_line_whatever_it_is() -> None:
+    for path in ("/" + "x" * 300, "/mcp/server", "/" + "/mcp" * 100):
+        message = not_found(path, surface(*MANY)).body.decode()
+        assert len(message) < 400 and "server-0, server-1" in message and " and 19 more" in message
+    known = surface("a", "b")
+    right = "expected /mcp/ID with ID one of a, b"
     of_page = not_found("/mcp/x/tools", known)
-    message = f"got path '/mcp/x/tools', expected one of {', '.join(endpoints)}"
-    assert json.loads(of_page.body) == {"error": message, "code": 404}
+    assert json.loads(of_page.body) == {"error": f"got path '/mcp/x/tools', {right}", "code": 404}
     of_operators = not_found("/servers/x", known)
     assert json.loads(of_operators.body)["code"] == "not_found", "hidden pages are like any that there is not"

@@ -78,6 +78,10 @@ def all_routes() -> list[tuple[str, str]]:
     found = [(method, targets[area]) for area, methods in METHODS.items() if area in targets for method in methods]
     found += [(method, f"/{area}/all?sessionId=x") for area in METHODS if area in PROFILED for method in METHODS[area]]
     found += [(method, f"/{area}?sessionId=x") for area in METHODS if area in PROFILED for method in METHODS[area]]
+    found += [
+        (method, f"/{id}/{area}?sessionId=x") for id in ("a", "all") for area in PROFILED for method in METHODS[area]
+    ]
+    found += [("GET", "/a/ws"), ("POST", "/b/mcp"), ("GET", "/b/mcp/"), ("POST", "/none/mcp")]
     found += [("GET", "/ws/all"), ("GET", "/ws"), ("GET", "/artifacts/all/s/i/f")]
     found += [(method, "/artifacts/a/s/i/f") for method in METHODS["artifacts"]]
     found += [(method, TUS) for method in METHODS["upload"]] + [("PUT", "/upload/a/name.txt")]
@@ -243,7 +247,14 @@ def test_a_link_is_enough_for_a_server_with_access_rules(rule: AccessRule) -> No
 def test_the_metadata_of_a_profile_name_the_scopes_of_its_servers() -> None:
     rules = {id: AccessRules(AccessRule(scopes=(f"use-{id}",))) for id in ("a", "b")}
     surface = msgspec.structs.replace(SURFACE, access=rules)
-    wanted = {"/mcp": ["use-a"], "/ws/all": ["use-a"], "/mcp/a": ["use-a"], "/mcp/b": ["use-b"], "": ["use-a", "use-b"]}
+    wanted = {
+        "/mcp": ["use-a"],
+        "/ws/all": ["use-a"],
+        "/mcp/a": ["use-a"],
+        "/mcp/b": ["use-b"],
+        "/b/mcp": ["use-b"],
+        "": ["use-a", "use-b"],
+    }
     for path, scopes in wanted.items():
         found = metadata_at(Head("GET", "", ()), path, surface, ("https://issuer.example",), "http://localhost")
         document = msgspec.json.decode(found.body)

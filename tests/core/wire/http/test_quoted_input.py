@@ -48,7 +48,7 @@ def longest(text: str) -> int:
         ("POST", "/mcp", dict([JSON]) | {"mcp-protocol-version": LONG + " "}, 400, 64),
         (LONG, "/mcp", {}, 405, 32),
         ("GET", LONG, {}, 400, 200),
-        ("GET", "/" + LONG, {}, 404, 199),
+        ("GET", "/" + LONG, {}, 404, 99),
         ("PUT", "/upload/files/a", {"content-length": LONG}, 400, 32),
         ("PUT", "/upload/files/a", {"content-encoding": LONG}, 415, 32),
         ("PUT", "/upload/files/a", {"x-content-sha256": LONG}, 400, 80),
