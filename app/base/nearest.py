@@ -22,4 +22,4 @@ def nearest(name: str, known: Iterable[str], *, similarity: float = SIMILAR) -> 
 def hint(name: str, known: Iterable[str]) -> str:
     """Returns the end of a message about an unknown name, which names the nearest one; "" if there is none."""
     found = nearest(name, known)
-    return f"; the nearest is {found}" if found else ""
+    return f"; did you mean {found}?" if found else ""

@@ -26,7 +26,7 @@ def connect_info(options: argparse.Namespace) -> None:
     target = TARGETS.get(options.client)
     if target is None:
         near = difflib.get_close_matches(options.client.lower(), TARGETS, n=1, cutoff=0.4)
-        hint = f"; the nearest is {near[0]}" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"got the client {options.client[:64]!r}, expected one of {', '.join(TARGETS)}{hint}")
     if options.url.startswith("unix:"):
         raise ConfigError("got --url unix:…, expected http(s)://HOST:PORT: clients cannot reach a Unix domain socket")
@@ -57,7 +57,7 @@ def _endpoint(isthmus: Isthmus, id: str | None) -> tuple[str, str, bool, str]:
         servers = []
     if status == 404:
         near = difflib.get_close_matches(id or "", servers, n=1)
-        hint = f"; the nearest is {near[0]}" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise Failed(f"{isthmus.url} has nothing at /mcp{suffix}, expected one of {', '.join(servers)}{hint}")
     if id is None:
         id = servers[0] if len(servers) == 1 else ALL

@@ -51,7 +51,8 @@ def read_yaml(text: str) -> object:
         return _UniqueKeyLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         said = error.problem or error.context or ""
-        mark = error.problem_mark
+        begins_above = said.startswith(("expected ',' or", "found unexpected end of stream"))
+        mark = error.context_mark if begins_above else error.problem_mark
         message = next((words for beginning, words in _WORDS if said.startswith(beginning)), said)
         raise MalformedYaml(message, None if mark is None else mark.line + 1) from error
     except yaml.YAMLError as error:

@@ -96,7 +96,7 @@ def test_servers_with_mistakes(tmp_path: Path) -> None:
         ports["tls"] = stack.enter_context(serving(Authority(tmp_path).server()))
         servers = [{"id": f"s{i}", **server} for i, server in enumerate(servers_of(ports))]
         (tmp_path / "isthmus.json").write_text(json.dumps({"servers": servers}))
-        code, out, err = run("check", cwd=tmp_path)
+        code, out, err = run("check", cwd=tmp_path, env={"BRAVE_API_KEY": "4711"})
     assert (code, re.sub(r"(?m)^starting .*\n?", "", err)) == (1, ""), "each failure is told once"
     messages = [row["message"] for kind in ("processes", "urls", "adapters") for row in TABLE[kind]]
     assert [message for message in messages if squeezed(message) not in squeezed(out)] == []
@@ -129,8 +129,9 @@ def test_a_request_with_a_mistake(row: Json, gateway: str) -> None:
     body = json.dumps(BODIES[row["body"]]) if row["body"] in BODIES else row["body"]
     usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     headers = {name: value for name, value in {**usual, **row.get("headers", {})}.items() if value is not None}
-    status, answer = request("POST", gateway + row.get("path", ""), body.encode(), headers)
-    error = answer.get("error", "")
+    url = gateway.removesuffix("/mcp") + row["at"] if "at" in row else gateway + row.get("path", "")
+    status, answer = request("POST", url, body.encode(), headers)
+    error = answer.get("error", answer.get("detail", ""))
     said = error["message"] if isinstance(error, dict) else error
     assert (status, said[: len(row["message"])]) == (row["status"], row["message"]), answer
 

@@ -844,7 +844,7 @@ def test_a_port_in_use(folder: Path, over_stdio: Proxy) -> None:
     ("command", "text", "expected"),
     [
         ("serve", "core: {prot: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}}\n", "port"),
-        ("check", "core: {port: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}\n", "line"),
+        ("check", "core: {port: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}\n", ":3: not YAML"),
     ],
     ids=["unknown key", "no YAML"],
 )

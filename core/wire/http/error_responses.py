@@ -94,7 +94,7 @@ def _expected(path: str, surface: Surface, root: str) -> str:
         for id in ids[:CANDIDATES_MAX]:
             candidates += [f"/{area}/{id}", *([second_path(area, id)] if has_second(id) else [])]
         near = [] if is_area else [root + found for found in difflib.get_close_matches(path[:64], candidates, n=1)]
-    nearest = f"; the nearest is {near[0]}" if near and near[0] not in right else ""
+    nearest = f"; did you mean {near[0]}?" if near and near[0] not in right else ""
     return f"expected {' or '.join(right)}{nearest}"
 
 

@@ -317,10 +317,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
         (("tasks", "--", "cmd"), "got a command after --, which `isthmus tasks` does not take"),
-        (("sevre",), "isthmus: error: unknown command sevre; the nearest is serve"),
         (("https://user:word@host/",), "isthmus: error: got no command, expected one of serve, "),
-        (("wrap", "--alow-host", "h"), "isthmus wrap: error: unknown option --alow-host; the nearest is --allow-host"),
-        (("wrap", "--era", "statles"), "'stateless'); the nearest is stateless"),
+        (("wrap", "--alow-host", "h"), "isthmus wrap: error: unknown option --alow-host; did you mean --allow-host?"),
+        (("wrap", "--era", "statles"), "'stateless'); did you mean stateless?"),
         (("tasks", "surf"), "error: unknown command surf, expected one of list, show, cancel"),
         (("tasks", "show"), "isthmus tasks show: error: the following arguments are required: ID"),
         (("tasks", "cancel", "0123456"), "got the id '0123456', expected the task's id, or at least its first 8 char"),
@@ -591,9 +590,9 @@ SCHEMAS: dict[str, object] = {
         (
             ("put",),
             ("files[*].pth",),
-            ["the argument files[*].pth, which put does not have; the nearest is files[*].path"],
+            ["the argument files[*].pth, which put does not have; did you mean files[*].path?"],
         ),
-        (("rad",), ("path",), ["the tool rad, which this server does not have; the nearest is read"]),
+        (("rad",), ("path",), ["the tool rad, which this server does not have; did you mean read?"]),
     ],
 )
 def test_patterns_and_several_arguments_are_held_against_the_tools(
@@ -627,9 +626,9 @@ def test_the_handling_of_files_of_each_tool_is_described() -> None:
     ("include", "exclude", "named"),
     [
         (("get_a", "get_*", "?ut"), ("drop", "wipe_*"), []),
-        (("get_b",), (), ["include names get_b, and this server has no such tool; the nearest is get_a"]),
+        (("get_b",), (), ["include names get_b, and this server has no such tool; did you mean get_a?"]),
         (("x_*",), (), ["include names x_*, and this server has no such tool"]),
-        ((), ("dropp",), ["exclude names dropp, and this server has no such tool; the nearest is drop"]),
+        ((), ("dropp",), ["exclude names dropp, and this server has no such tool; did you mean drop?"]),
         (("a_get_upload_url",), (), ["include names a_get_upload_url, and this server has no such tool"]),
     ],
 )
@@ -654,8 +653,8 @@ def test_a_tool_of_its_own_offer_or_rate_that_is_misspelt_is_named() -> None:
     server = Server(id="a", upstream=Upstream(command=("x",)), tasks=tasks, rate_limits=rates)
     report = ServerReport(id="a", tools=("put", "drop"))
     wrong = [
-        "tasks.tools names dropp, and this server has no such tool; the nearest is drop",
-        "rate_limits[1].tools names putt, and this server has no such tool; the nearest is put",
+        "tasks.tools names dropp, and this server has no such tool; did you mean drop?",
+        "rate_limits[1].tools names putt, and this server has no such tool; did you mean put?",
     ]
     assert misfits(server, report) == wrong
     assert described(Settings(), server, report)[-4:] == [
@@ -879,16 +878,16 @@ LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows"
         (
             {"properties": {"message": {}}},
             "messge",
-            "the argument messge, which t does not have; the nearest is message",
+            "the argument messge, which t does not have; did you mean message?",
         ),
         ({"properties": {"message": {}}}, "path", "the argument path, which t does not have"),
         ({"properties": {}, "additionalProperties": False}, "path", "the argument path, which t does not have"),
-        (NESTED, "in.fil", "the argument in.fil, which t does not have; the nearest is in.file"),
+        (NESTED, "in.fil", "the argument in.fil, which t does not have; did you mean in.file?"),
         (NESTED, "in.file", None),
         (NESTED, "in.file.path", None),
         (NESTED, "any.file", None),
         (LISTS, "files[*].path", None),
-        (LISTS, "files[*].pth", "the argument files[*].pth, which t does not have; the nearest is files[*].path"),
+        (LISTS, "files[*].pth", "the argument files[*].pth, which t does not have; did you mean files[*].path?"),
         (LISTS, "file[*].path", "the argument file[*].path, which t does not have"),
         (LISTS, "rows[*][*].path", None),
         (LISTS, "files[*].path[*].x", None),
@@ -945,8 +944,8 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     assert max(len(line) for line in out.splitlines() if str(tmp_path) not in line) <= 80
     out = unwrapped(out)
     lacks = "WARNING box: artifact_producer names the"
-    assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
-    assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
+    assert f"{lacks} tool ecco, which this server does not have; did you mean echo?\n" in out
+    assert f"{lacks} argument txt, which echo does not have; did you mean text?\n" in out
     assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
     assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
     assert "\nnot all is wired: see above\nnext, once it is mended: isthmus check " in out

@@ -30,7 +30,7 @@ def test_all_servers_or_one_are_connected_to(tmp_path: Path) -> None:
         assert json.loads(out) == {"mcpServers": {"files": {"url": f"{base_url}/mcp/files"}}}
         code, out, err = run("connect-info", "cursor", "fils", "--url", base_url)
         assert (code, out) == (1, "")
-        assert err.endswith("has nothing at /mcp/fils, expected one of notes, files; the nearest is files")
+        assert err.endswith("has nothing at /mcp/fils, expected one of notes, files; did you mean files?")
         code, out, err = run("connect-info", "claude-code", "--url", base_url)
         assert f"or: claude mcp add --transport http isthmus {base_url}/mcp" in err
 
@@ -53,5 +53,5 @@ def test_what_nobody_answers_and_who_is_not_known_is_said() -> None:
     code, out, err = run("connect-info", "cursr")
     assert (code, out) == (2, "")
     assert err.startswith("isthmus: got the client 'cursr', expected one of claude-desktop, ")
-    assert err.endswith("; the nearest is cursor")
+    assert err.endswith("; did you mean cursor?")
     assert run("connect-info", "json", "--url", "unix:/run/x")[0] == 2

@@ -89,7 +89,7 @@ def test_one_client_is_served_on_stdio(arguments: tuple[str, ...], tool: str, na
     [
         (
             "fils",
-            "got --stdio fils, expected a profile or a server: all, notes, files, web, guarded; the nearest is files",
+            "got --stdio fils, expected a profile or a server: all, notes, files, web, guarded; did you mean files?",
         ),
         ("web", "got --stdio web, which has inspect: false, which hands requests on as they are, over HTTP only"),
         ("guarded", "got --stdio guarded, whose access.groups let in no client on stdio, as nobody says who it is"),

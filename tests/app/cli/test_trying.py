@@ -86,11 +86,11 @@ def test_a_call_prints_what_the_tool_says_and_tells_the_rest_on_stderr() -> None
         (
             ("book", "ctiy=Rome", "nights=few"),
             2,
-            "isthmus: book: unknown argument ctiy; the nearest is city\nbook: nights: got 'few', expected integer\n"
+            "isthmus: book: unknown argument ctiy; did you mean city?\nbook: nights: got 'few', expected integer\n"
             "book: city is missing\n  city  string, required\n      Where to stay.\n  nights  integer, default 1\n"
             "  room  one of single, double\ntry: isthmus call book city=TEXT -- ",
         ),
-        (("bok", "city=Rome"), 2, "no tool bok at hotel.py; the nearest is book"),
+        (("bok", "city=Rome"), 2, "no tool bok at hotel.py; did you mean book?"),
         ((), 2, "got no tool, expected isthmus call TOOL -- "),
         (("ask",), 0, "hotel.py asks: Who are you?: declined, as there is no terminal to ask on\n"),
         (("book", "city=@none.txt"), 2, "none.txt cannot be read: No such file or directory"),
@@ -107,7 +107,7 @@ def test_what_is_wrong_says_what_is_right(words: tuple[str, ...], code: int, sai
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("tools", "hotl"), "mcp.json has no server hotl; the nearest is hotel"),
+        (("tools", "hotl"), "mcp.json has no server hotl; did you mean hotel?"),
         (("tools", "x.json", "hotel"), "x.json: cannot be read: No such file or directory"),
         (("call",), "got no server, expected one of hotel, box, all"),
         (("tools", "127.0.0.1:9/mcp"), "for a URL write http:// before it"),

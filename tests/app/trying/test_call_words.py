@@ -63,7 +63,7 @@ def test_words_become_arguments_by_the_schema(words: list[str], arguments: dict[
     [
         ([], ["city is missing"]),
         (["days=1"], ["city is missing"]),
-        (["ctiy=Rome"], ["unknown argument ctiy; the nearest is city", "city is missing"]),
+        (["ctiy=Rome"], ["unknown argument ctiy; did you mean city?", "city is missing"]),
         (["city=Rome", "days=few"], ["days: got 'few', expected integer"]),
         (["city=Rome", "city=Oslo"], ["city is given twice"]),
         (["city=Rome", "at.lat=1", "at.lon=2"], ["unknown argument at.lon"]),

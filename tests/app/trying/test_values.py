@@ -101,7 +101,7 @@ def test_a_text_is_read_by_its_schema(text: str, schema: dict[str, Any], value: 
         ("1.5", {"type": "integer"}, "got '1.5', expected integer"),
         ("1e999", {"type": "number"}, "got '1e999', expected number"),
         ("yes", {"type": "boolean"}, "got 'yes', expected boolean"),
-        ("rd", {"enum": ["red", "green"]}, "got 'rd', expected one of red, green; the nearest is red"),
+        ("rd", {"enum": ["red", "green"]}, "got 'rd', expected one of red, green; did you mean red?"),
         ("[1", {"type": "array", "items": {"type": "integer"}}, "got '[1', expected list of integer"),
         ("x", {"type": "array", "items": {"enum": [1, 2]}}, "got 'x', expected some of 1, 2"),
         ("[]", {"type": "object"}, "got '[]', expected object"),

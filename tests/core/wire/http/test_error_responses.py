@@ -130,18 +130,18 @@ PROFILED = Surface(("time", "git"), frozenset(), frozenset(), profiles={"dev": (
         (surface("a"), "/", "expected /mcp"),
         (surface("a"), "/mpc", "expected /mcp"),
         (surface("a"), "/mcp/b", "expected /mcp"),
-        (surface("a"), "/wss", "expected /mcp; the nearest is /ws"),
-        (surface("a"), "/helthz", "expected /mcp; the nearest is /healthz"),
+        (surface("a"), "/wss", "expected /mcp; did you mean /ws?"),
+        (surface("a"), "/helthz", "expected /mcp; did you mean /healthz?"),
         (surface("time", "git"), "/mcp", "expected /mcp/ID with ID one of time, git"),
         (surface("time", "git"), "/mpc", "expected /mcp/ID with ID one of time, git"),
-        (surface("time", "git"), "/mcp/tiem", "expected /mcp/ID with ID one of time, git; the nearest is time"),
-        (surface("time", "git"), "/tiem/sse", "expected /sse/ID with ID one of time, git; the nearest is time"),
-        (surface("time", "git"), "/messages/tiem", "expected /sse/ID with ID one of time, git; the nearest is time"),
-        (surface("time", "git"), "/time/mpc", "expected /mcp/ID with ID one of time, git; the nearest is /time/mcp"),
-        (surface("time", "git"), "/time", "expected /mcp/ID with ID one of time, git; the nearest is /time/mcp"),
-        (surface("time", "git"), "/mpc/time", "expected /mcp/ID with ID one of time, git; the nearest is /mcp/time"),
-        (surface("time", "git"), "/upload/gti", "expected /upload/ID with ID one of time, git; the nearest is git"),
-        (PROFILED, "/mcp/dve", "expected /mcp or /mcp/ID with ID one of time, git, dev, all; the nearest is dev"),
+        (surface("time", "git"), "/mcp/tiem", "expected /mcp/ID with ID one of time, git; did you mean time?"),
+        (surface("time", "git"), "/tiem/sse", "expected /sse/ID with ID one of time, git; did you mean time?"),
+        (surface("time", "git"), "/messages/tiem", "expected /sse/ID with ID one of time, git; did you mean time?"),
+        (surface("time", "git"), "/time/mpc", "expected /mcp/ID with ID one of time, git; did you mean /time/mcp?"),
+        (surface("time", "git"), "/time", "expected /mcp/ID with ID one of time, git; did you mean /time/mcp?"),
+        (surface("time", "git"), "/mpc/time", "expected /mcp/ID with ID one of time, git; did you mean /mcp/time?"),
+        (surface("time", "git"), "/upload/gti", "expected /upload/ID with ID one of time, git; did you mean git?"),
+        (PROFILED, "/mcp/dve", "expected /mcp or /mcp/ID with ID one of time, git, dev, all; did you mean dev?"),
         (PROFILED, "/upload", "expected /upload/ID with ID one of time, git"),
         (surface("a", transparent=("a",)), "/sse", "expected /healthz"),
         (surface("a", "b", transparent=("a",)), "/ws/a", "expected /ws/ID with ID one of b"),
@@ -159,7 +159,7 @@ def test_an_unknown_path_is_answered_with_those_that_there_are(known: Surface, p
 def test_so_many_ids_are_compared_with_an_unknown_path() -> None:
     known = surface(*(f"server-{n}" for n in range(CANDIDATES_MAX)), "time")
     assert b"nearest" not in not_found("/mcp/tiem", known).body
-    assert b"the nearest is server-63" in not_found("/mcp/sever-63", known).body
+    assert b"did you mean server-63?" in not_found("/mcp/sever-63", known).body
 
 
 def test_an_unknown_path_is_answered_in_a_line_whatever_it_is() -> None:
