@@ -50,7 +50,7 @@ function _shtab_isthmus_using
 end
 
 set -g _shtab_isthmus_commands serve wrap check convert ps start stop restart tasks 'tasks list' 'tasks show' 'tasks cancel' files 'files list' 'files show' 'files export' 'files delete' login logout auth 'auth ls' 'auth export' 'auth import' 'auth revoke' token pin conform replay vendor check-driver completion demo schema
-set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --without
+set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --warm --without
 
 complete -c isthmus -e
 complete -c isthmus -f
@@ -68,6 +68,9 @@ complete -c isthmus -n '_shtab_isthmus_using serve' -l quiet-start -d 'ask serve
 complete -c isthmus -n '_shtab_isthmus_using serve' -l allow-anonymous -d 'let callers in who are not recognised, from other machines too'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l input -x -d 'value of an input that the file of a client asks for; default: the environment variable of that name, or what is entered on the terminal'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l all -d 'show one endpoint for all servers, its URL first; the others are there too'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l listen -x -d 'where to listen, in place of what core says in the file'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l port -x -d 'port to listen on; 0 takes a free one; default core.port'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l host -x -d 'address to listen on, such as 0.0.0.0, which other machines reach'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l stdio -x -d 'serve one client on stdin and stdout instead, with this profile or server; default: all servers. Nothing listens, and what is stored is gone when it ends'
 complete -c isthmus -n '_shtab_isthmus_using serve; and test $_shtab_isthmus_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'YAML, TOML or JSON, in our form or in that of an MCP client; default: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode/mcp.json, .cursor/mcp.json in this folder'
 complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a wrap -d 'put a server on another transport, or several on one, without a configuration file'
@@ -78,13 +81,16 @@ complete -c isthmus -n '_shtab_isthmus_using wrap' -l trace -xka "(__fish_comple
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l quiet-start -d 'ask servers nothing, and start none, before a client needs them; default: the summary asks who they are'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l allow-anonymous -d 'let callers in who are not recognised, from other machines too'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l server -x -d 'a URL, or a command in one word, as a shell reads it; its tools are NAME__tool where there are several; default name: from the URL or the command'
-complete -c isthmus -n '_shtab_isthmus_using wrap' -l listen -x -d 'default 127.0.0.1:8932; port 0 picks one; stdio: serve one client on stdin and stdout; unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l listen -x -d 'default 127.0.0.1:8932; stdio: serve one client on stdin and stdout; unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l port -x -d 'port to listen on; 0 takes a free one; default 8932'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l host -x -d 'address to listen on, such as 0.0.0.0, which other machines reach'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-certificate -xka "(__fish_complete_path (commandline -ct))" -d 'listen with TLS: its certificate, followed by those of intermediate authorities, as PEM; needs --tls-key'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-key -xka "(__fish_complete_path (commandline -ct))" -d 'the private key of --tls-certificate, as PEM'
-complete -c isthmus -n '_shtab_isthmus_using wrap' -l env -x -d 'environment of the command; ${NAME} is replaced as in a configuration'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l env -x -d 'environment variable of the command; without VALUE, with the one that it has here; ${NAME} in VALUE is replaced as in a configuration'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l open -d 'open a browser if the server wants a login; else none is'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l header -x -d 'header sent to the URL; ${NAME} is replaced as in a configuration'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l ca-file -xka "(__fish_complete_path (commandline -ct))" -d 'certificates to trust at the URL in place of the system'"'"'s, as PEM; SSL_CERT_FILE in the environment can name one too'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l insecure -d 'do not check the certificate at the URL: anybody on the way can then read and change what is said'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l proxy -x -d 'proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none; ${NAME} is replaced; default: what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l pass-header -x -d 'header of clients'"'"' requests that goes on to the URL, such as Authorization'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l max-request-bytes -x -d 'largest message of a client, such as 64Mi; over HTTP a larger one is answered 413; default 16Mi'
@@ -93,6 +99,7 @@ complete -c isthmus -n '_shtab_isthmus_using wrap' -l include-tool -x -d 'tool t
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l exclude-tool -x -d 'tool that clients do not see, or a pattern'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l era -xka "auto handshake stateless" -d 'how the server is spoken to: with initialize and sessions, or as 2026-07-28 has it; default auto, as each client speaks if the server can'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l share -xka "none concurrent serial" -d 'whether all sessions use one process of the command, for one that can run only once: concurrent, or one call at a time; default none'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l warm -x -d 'processes of the command that are kept ready for the next sessions; default auto: one, once it was used'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tasks -xka "auto always own never" -d 'which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; always, at once for clients of 2026-07-28 that know them; default own'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l files -d 'carry files for all tools: handles in arguments become paths, what they write becomes artifact:// resources. The command runs in a folder of its session; {ws}, {in}, {out} and {tmp} in it are such folders. With --listen stdio there is no address to upload to: what tools write can be read, and handed back to them'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l artifact-root -xka "(__fish_complete_directories)" -d 'with --files: folder, beside the session'"'"'s own, whose files are taken in when a tool names them'
@@ -307,7 +314,7 @@ complete -c isthmus -n '_shtab_isthmus_using conform' -l only -x -d 'look for th
 complete -c isthmus -n '_shtab_isthmus_using conform' -l ignore -x -d 'do not look for this rule'
 complete -c isthmus -n '_shtab_isthmus_using conform' -l strict -d 'fail for what should be kept, too'
 complete -c isthmus -n '_shtab_isthmus_using conform' -l header -x -d 'header sent to the URL; ${NAME} is replaced as in a configuration'
-complete -c isthmus -n '_shtab_isthmus_using conform' -l env -x -d 'environment of the command; ${NAME} is replaced as in a configuration'
+complete -c isthmus -n '_shtab_isthmus_using conform' -l env -x -d 'environment variable of the command; without VALUE, with the one that it has here; ${NAME} in VALUE is replaced as in a configuration'
 complete -c isthmus -n '_shtab_isthmus_using conform' -l inherit-env -d 'hand this whole environment on to the command'
 complete -c isthmus -n '_shtab_isthmus_using conform' -l cwd -xka "(__fish_complete_directories)" -d 'working directory of the command'
 complete -c isthmus -n '_shtab_isthmus_using conform' -l revision -x -d 'speak this one only; default: all that the server speaks'
@@ -325,7 +332,7 @@ complete -c isthmus -n '_shtab_isthmus_using replay' -l only -x -d 'look for thi
 complete -c isthmus -n '_shtab_isthmus_using replay' -l ignore -x -d 'do not look for this rule'
 complete -c isthmus -n '_shtab_isthmus_using replay' -l strict -d 'fail for what should be kept, too'
 complete -c isthmus -n '_shtab_isthmus_using replay' -l header -x -d 'header sent to the URL; ${NAME} is replaced as in a configuration'
-complete -c isthmus -n '_shtab_isthmus_using replay' -l env -x -d 'environment of the command; ${NAME} is replaced as in a configuration'
+complete -c isthmus -n '_shtab_isthmus_using replay' -l env -x -d 'environment variable of the command; without VALUE, with the one that it has here; ${NAME} in VALUE is replaced as in a configuration'
 complete -c isthmus -n '_shtab_isthmus_using replay' -l inherit-env -d 'hand this whole environment on to the command'
 complete -c isthmus -n '_shtab_isthmus_using replay' -l cwd -xka "(__fish_complete_directories)" -d 'working directory of the command'
 complete -c isthmus -n '_shtab_isthmus_using replay; and test $_shtab_isthmus_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'what `conform --record` or `--trace` has written'
