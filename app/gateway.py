@@ -65,6 +65,7 @@ from .disk.lock import InUse, holding
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
+from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
@@ -221,6 +222,7 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
+            tells=request_log.is_wanted(),
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)

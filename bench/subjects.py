@@ -20,7 +20,7 @@ from peers import PEERS, is_there
 from programs import HERE
 
 MODULE: Final = "isthmus.app.main"
-ISTHMUS: Final = [sys.executable, "-m", MODULE]
+ISTHMUS: Final = [sys.executable, "-m", MODULE, "--log-level", "warning"]
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ Starter = Callable[[Route, int, str | list[str], Path], Start | None]
 None if the subject cannot serve that route."""
 
 
-def _isthmus(driver: str) -> Starter:
+def _isthmus(driver: str, *options: str) -> Starter:
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
         listen = "stdio" if route.client == "stdio" else f"127.0.0.1:{port}"
         era = ["--era", "stateless"] if route.server_era == "modern" else ["--era", "handshake"]
         target = [upstream] if isinstance(upstream, str) else ["--", *upstream]
         return Start(
-            [*ISTHMUS, "wrap", "--listen", listen, *era, *target], _endpoint(route), (("ISTHMUS_DRIVER", driver),)
+            [*ISTHMUS, "wrap", *options, "--listen", listen, *era, *target],
+            _endpoint(route),
+            (("ISTHMUS_DRIVER", driver),),
         )
 
     return start
@@ -336,6 +338,7 @@ def _translate(route: Route, port: int, upstream: str | list[str], scratch: Path
 STARTERS: Final[dict[str, Starter]] = {
     "isthmus": _isthmus("protocols"),
     "isthmus-anyio": _isthmus("anyio"),
+    "isthmus-logged": _isthmus("protocols", "--log-level", "info"),
     "isthmus-shared": _isthmus_shared,
     "isthmus-sqlite": _isthmus_sqlite,
     "isthmus-served": _isthmus_served(0),

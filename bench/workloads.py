@@ -67,7 +67,7 @@ WORKLOADS: Final = (
     Workload(
         "http_c16",
         HTTP,
-        ("direct", *OURS, "floor", "floor-anyio", "floor-h11", *BYTES, "fastmcp-reused", "fastmcp"),
+        ("direct", *OURS, "isthmus-logged", "floor", "floor-anyio", "floor-h11", *BYTES, "fastmcp-reused", "fastmcp"),
         is_quick=True,
     ),
     Workload("http_auth_c16", HTTP, ("isthmus-served", "isthmus-jwt"), is_quick=True),

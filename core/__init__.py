@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .base.errors import LocalProtocolError as LocalProtocolError
     from .base.errors import RemoteProtocolError as RemoteProtocolError
     from .base.events import *
+    from .base.happenings import *
     from .base.ids import ChannelId as ChannelId
     from .base.ids import Entropy as Entropy
     from .base.ids import Ticket as Ticket
@@ -57,7 +58,10 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {
     "base.decisions": "Allowed Decide Denied",
-    "base.effects": "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target",
+    "base.effects": (
+        "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target Tell"
+    ),
+    "base.happenings": "Happening Outcome RequestOver SessionBegun SessionOver",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (
         "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "

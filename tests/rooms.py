@@ -186,6 +186,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/disk": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
+    "app/trying": ("app/base", "app/runtime"),
     "app/conform/script": ("app/base",),
     "app/conform/generate": ("app/conform/script",),
     "app/conform/clients": ("app/base", "app/config", "app/conform/script"),
@@ -231,6 +232,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/gateway.py",
         "app/logins",
         "app/runtime",
+        "app/trying",
     ),
     "app": ("app/cli",),
 }

@@ -21,7 +21,7 @@ from isthmus.app.cli import completion, version
 ROOT: Final = Path(__file__).parent.parent
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: Final = {
-    name: needs for name, needs in PROJECT["optional-dependencies"].items() if name not in ("test", "fuzz")
+    name: needs for name, needs in PROJECT["optional-dependencies"].items() if name not in ("test", "docs", "fuzz")
 }
 
 

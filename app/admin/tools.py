@@ -7,8 +7,9 @@ members of the JSON-RPC error.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 import anyio
@@ -88,7 +89,7 @@ class ToolPages:
 
         async def ask(session: OwnSession) -> Refused:
             if not await self._has_tool(server, session, call.name):
-                return page_error(404, f"{server} has no tool {call.name!r}")
+                return page_error(404, _unknown_tool(server, call.name, session.tool_names or ()))
             params = {"name": call.name, "arguments": call.arguments}
             if call.meta is not None:
                 params["_meta"] = call.meta
@@ -164,3 +165,9 @@ class ToolPages:
         if cursor is None:
             self._counts[server] = len(tools)
         return tools, cursor is None
+
+
+def _unknown_tool(server: str, name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    mend = f"did you mean {near[0]}?" if near else f"GET /mcp/{server}/tools lists its tools"
+    return f"{server} has no tool {name[:200]!r}; {mend}"

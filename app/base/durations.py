@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+PATTERN: Final = r"^[0-9]{1,9}(\.[0-9]{1,3})?[smhd]$"
+"""The whole grammar, as a regular expression that means the same in Python and in JSON Schema."""
+
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

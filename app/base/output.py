@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -39,8 +40,12 @@ def set_up() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def say(text: str) -> None:
+def say(text: str, paint: Callable[[str], str] | None = None, *, is_raw: bool = False) -> None:
     """Prints a line, or several, on stdout and flushes it. Controls are escaped: peers chose parts of it.
+
+    Args:
+        paint: adds colours, if stdout is a terminal that has them.
+        is_raw: leave controls as they are, for a text that is the whole output, and no terminal gets it.
 
     Raises:
         OutputClosed: stdout cannot be written. Later lines are discarded silently.
@@ -48,10 +53,31 @@ def say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
         os.set_blocking(sys.stdout.fileno(), True)
     try:
-        print(laid_out(text), flush=True)
+        shown = text if is_raw else laid_out(text)
+        print(shown if paint is None or not _has_colours() else paint(shown), flush=True)
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def write(data: bytes) -> None:
+    """Writes bytes to stdout and flushes it.
+
+    Raises:
+        OutputClosed: as `say`.
+    """
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _silence()
+        raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def _has_colours() -> bool:
+    """True if stdout is a terminal with colours, and nobody refuses them (https://no-color.org)."""
+    is_refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return not is_refused and sys.stdout is not None and sys.stdout.isatty()
 
 
 def say_json(value: object) -> None:
@@ -96,7 +122,12 @@ def _json_escaped(run: re.Match[str]) -> str:
 
 def short(text: str) -> str:
     """Cuts a name or a reason to `SHORT_MAX_CHARS`."""
-    return text if len(text) <= SHORT_MAX_CHARS else f"{text[: SHORT_MAX_CHARS - 1]}…"
+    return cut(text, SHORT_MAX_CHARS)
+
+
+def cut(text: str, columns: int) -> str:
+    """Cuts a text to a number of characters, and marks that it is cut."""
+    return text if len(text) <= columns else f"{text[: columns - 1]}…"
 
 
 def finish() -> None:

@@ -12,11 +12,13 @@ from ..config.value_checks import check_token
 from .completion import add_completion
 from .login_arguments import add_logins, add_pin, add_token
 from .option_groups import CONFIG_NAMES, TOKEN_VARIABLE, add_running, as_help
-from .running_arguments import add_files, add_looking_after, add_tasks
+from .running_arguments import add_connect_info, add_files, add_looking_after, add_tasks
 from .serving_arguments import add_check_and_convert, add_serve, add_wrap
-from .targets import how_to_wrap
+from .suggestions import SuggestingParser
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
+from .trying_arguments import add_trying
 from .version import ShowVersion
+from .wrong_targets import how_to_wrap
 
 
 def token_of(given: str | None) -> str | None:
@@ -49,10 +51,10 @@ def parser() -> argparse.ArgumentParser:
     """Builds the argument parser of all commands."""
     # These options are accepted before and after the command, hence without defaults: a default of the second place
     # would overwrite a value given in the first.
-    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    shared = SuggestingParser(add_help=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
     shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
-    isthmus = argparse.ArgumentParser(
+    isthmus = SuggestingParser(
         prog="isthmus",
         parents=[shared],
         description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
@@ -91,9 +93,11 @@ def parser() -> argparse.ArgumentParser:
     add_serve(commands.add_parser, [shared, trace, quiet, open_access, inputs])
     add_wrap(commands.add_parser, [shared, trace, quiet, open_access])
     add_check_and_convert(commands.add_parser, [shared, inputs])
+    add_trying(commands.add_parser, [shared, inputs])
     running = argparse.ArgumentParser(add_help=False)
     add_running(running)
     add_looking_after(commands.add_parser, shared, running)
+    add_connect_info(commands.add_parser, shared, running)
     verbs = add_tasks(commands.add_parser, shared, running) + add_files(commands.add_parser, shared, running)
 
     add_logins(commands.add_parser, shared, running)
@@ -111,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
     ):
         commands.add_parser(name, parents=[shared], help=as_help(about), description=about)
     for each in (*commands.choices.values(), *verbs):
-        each.set_defaults(complain=each.error)  # so that errors show the command's own usage
+        each.set_defaults(parser=each)  # so that errors show the command's own usage
     return isthmus
 
 
@@ -122,4 +126,5 @@ def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list
     if target is not None and "://" not in target:
         if not is_option or arguments.index(target) < arguments.index(first):
             return how_to_wrap(target, has_more=True)
-    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+    option = first.partition("=")[0]
+    return f"unknown option {option}{options.parser.option_hint(option)}" if is_option else "too many arguments"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from functools import partial
 
 import msgspec
 
 from ..base import output
-from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits
 from ..config.access import who_may
 from ..config.profiles import profiles_of
@@ -30,36 +30,33 @@ def check(options: argparse.Namespace, command: list[str]) -> int:
     for note in source.notes:
         output.say(f"  {note}")
     output.say(f"{source.path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
-    return run(partial(_check_upstreams, settings), if_stopped=FAILED)
+    path = "" if options.config is None else shlex.quote(options.config)
+    return run(partial(_check_upstreams, settings, path, options.eras), if_stopped=FAILED)
 
 
-async def _check_upstreams(settings: Settings, stop: Stop) -> int:
-    from ..commands import describe_eras, describe_profiles  # late: only `check` needs them
+async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop: Stop) -> int:
+    from ..commands import check_screen, describe_profiles  # late: only `check` needs them
 
     waiting = tuple(
         msgspec.structs.replace(profile, list_wait_seconds=PROBE_TIMEOUT_S) for profile in profiles_of(settings)
     )
     profile_lines: list[str] = []
     async with running(msgspec.structs.replace(settings, profiles=waiting), listen=False, is_lasting=False) as service:
-        reports = await probe_all(service, is_logged=False, is_thorough=True)
+        reports = await probe_all(service, is_thorough=True)
         with without_warnings():
             for profile in profiles_of(settings):
-                profile_lines += await describe_profiles.describe(service.hub, settings, profile, reports)
+                profile_lines += ["", *await describe_profiles.describe(service.hub, settings, profile, reports)]
         problems = await service.issuer_problems()
-    is_good, is_translated = True, False
-    for problem in filter(None, (who_may(settings), unusable_certificate(settings), *problems)):
-        output.say(f"WARNING {problem}")
-        is_good = False
+    is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
-        era_lines = describe_eras.describe(report)
-        output.say("\n".join([*banner.describe(settings, server, report), *era_lines]))
-        is_translated = is_translated or bool(era_lines)
         is_answered = not report.problem or awaits_clients(server, report)
         is_reached = all(address.state != "ill" for address in report.addresses)
         is_good = is_good and is_answered and is_reached and not misfits(server, report)
-    for line in profile_lines:
-        output.say(line)
-    if is_translated:
-        output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
-    output.say("all is wired" if is_good else "not all is wired: see above")
+    problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
+    is_good = is_good and not problems
+    warned = check_screen.all_warnings(settings.servers, reports, problems)
+    lines = ["", *check_screen.lines_of(settings, settings.servers, reports, with_eras=with_eras), *profile_lines, ""]
+    lines += [*warned, ""] if warned else []
+    lines += check_screen.ending(path, reports, is_good=is_good, with_eras=with_eras)
+    output.say("\n".join(lines), check_screen.painted)
     return DONE if is_good else FAILED

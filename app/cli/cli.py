@@ -15,6 +15,7 @@ from .arguments import parser, why_unknown
 from .checking import check
 from .completion import print_completion
 from .run import DONE, FAILED, USAGE, complain, no_command, run
+from .trying_arguments import VERBS, take_words
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -33,8 +34,8 @@ def _run_command(argv: Sequence[str] | None) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
-    if unknown:
-        options.complain(why_unknown(options, unknown, arguments))
+    if unknown := take_words(options, unknown):
+        options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         return _COMMANDS[options.command](options, command)
@@ -73,6 +74,12 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
     from .replay import replay  # late: its imports would slow every other command
 
     return DONE if replay(options, command) else FAILED
+
+
+def _try(options: argparse.Namespace, command: list[str]) -> int:
+    from .trying import try_server  # late: its imports would slow every other command
+
+    return try_server(options, command)
 
 
 def _vendor(options: argparse.Namespace, command: list[str]) -> int:
@@ -135,6 +142,14 @@ def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if answer(options) else FAILED
 
 
+def _connect_info(options: argparse.Namespace, command: list[str]) -> int:
+    from .connect_info import connect_info  # late: a proxy needs no HTTP client of the standard library
+
+    no_command(command, "connect-info")
+    connect_info(options)
+    return DONE
+
+
 def _login(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
@@ -167,6 +182,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "start": _ask_running,
     "stop": _ask_running,
     "restart": _ask_running,
+    "connect-info": _connect_info,
     "tasks": _ask_running,
     "files": _ask_running,
     "conform": _conform,
@@ -181,6 +197,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "login": _login,
     "logout": _logout,
     "auth": _auth,
+    **dict.fromkeys(VERBS, _try),
 }
 
 

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import getpass
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..base import logs
 from ..base.errors import ConfigError
@@ -16,6 +16,9 @@ from .arguments import config_path
 if TYPE_CHECKING:
     from ..config.dialects.surroundings import Input
     from ..config.load import Source
+
+_SILENT: Final = frozenset({"check", "call", "read", "prompt"})
+"""Commands that do not say which file they found: they name it anyway, or are used many times a day."""
 
 
 def open_given(options: argparse.Namespace) -> Source:
@@ -27,7 +30,7 @@ def open_given(options: argparse.Namespace) -> Source:
     from ..config.load import open_source  # late: `wrap` reads no file
 
     path = config_path(options.config)
-    if options.config is None and options.command != "check":  # which names the file anyway
+    if options.config is None and options.command not in _SILENT:
         logs.say(f"no configuration given: {path} is taken")
     return open_source(path, _given_inputs(options.input), _ask if has_terminal() else None)
 

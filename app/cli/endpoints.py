@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 
 from ..base import logs
 from ..base.errors import ConfigError
+from ..base.nearest import hint
 from ..config.access_settings import Access
 from ..config.profiles import DEFAULT, REASONS, default_of, profiles_of, servers_of, why_unfit
 from ..config.settings import Settings
@@ -63,9 +63,7 @@ def endpoint_on_stdio(settings: Settings, name: str) -> str:
     servers = {server.id: server for server in settings.servers}
     known = [*profiles, *servers]
     if id not in known:
-        near = difflib.get_close_matches(id, known, n=1)
-        hint = f"; the nearest is {near[0]}" if near else ""
-        raise ConfigError(f"got --stdio {id[:64]}, expected a profile or a server: {', '.join(known)}{hint}")
+        raise ConfigError(f"got --stdio {id[:64]}, expected a profile or a server: {', '.join(known)}{hint(id, known)}")
     if id in servers and not servers[id].inspect:
         raise ConfigError(f"got --stdio {id}, which has inspect: false, {REASONS['inspect: false']}, over HTTP only")
     if id in servers and servers[id].access.groups:

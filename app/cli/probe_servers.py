@@ -13,23 +13,27 @@ from ...transports.stdio.exit_reason import LAST_WORDS, last_words
 from ..base import logs
 from ..base.version import VERSION
 from ..commands.check_adapters import names_tools
+from ..commands.server_table import WIDTH, joined
 from ..config.plan import answers_early, era_of
 from ..config.settings import Server
 from ..gateway import Gateway
 from ..runtime.probe import ServerReport, probe, probe_addresses
 
-WAITING_LINE_S = 2
+SHOWN_EVERY_S = 1
+LINE_EVERY_S = 2
+"""Seconds between two lines where they cannot be overwritten in place."""
 PROBE_TIMEOUT_S = 600.0
 """Longer than any server's own start timeout, which normally ends the wait."""
 
 
-async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = False) -> list[ServerReport]:
-    """Probes every server at once, and prints which ones have not answered yet every `WAITING_LINE_S`.
+async def probe_all(service: Gateway, *, is_thorough: bool = False) -> list[ServerReport]:
+    """Probes every server at once, and shows which ones have not answered yet.
+
+    The reports contain failures, so warnings of them are kept out of the log.
 
     Args:
-        is_logged: if false, warnings of failures, which the reports contain as well, are kept out of the log.
-        is_thorough: list the tools of every server, and probe it in both eras, unless its configuration names one. Else
-            a server is asked for its handshake, and for its tools only if its configuration names some.
+        is_thorough: probe every server in both eras, unless its configuration names one, and wait for its tools. Else
+            they are waited for only if its configuration names some.
     """
     reports: dict[str, ServerReport] = {}
 
@@ -44,7 +48,7 @@ async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = Fa
             service.hub,
             server.id,
             VERSION,
-            lists_tools=is_thorough or names_tools(server),
+            needs_tools=is_thorough or names_tools(server),
             with_schemas=["*"] if server.auto_files is not None else wired,
             is_brief=not is_thorough,
             in_both_eras=is_asked_twice,
@@ -64,7 +68,7 @@ async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = Fa
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
 
-    with contextlib.nullcontext() if is_logged else without_warnings():
+    with without_warnings():
         async with anyio.create_task_group() as waiting:
             waiting.start_soon(_say_waiting, service, reports)
             async with anyio.create_task_group() as tasks:
@@ -76,9 +80,9 @@ async def probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = Fa
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keeps warnings of the hub out of the log, unless its level shows more than warnings anyway."""
+    """Keeps warnings of the hub out of the log, unless that shows everything."""
     log = logging.getLogger("isthmus.hub")
-    if not log.isEnabledFor(logging.INFO):
+    if not log.isEnabledFor(logging.DEBUG):
         log.setLevel(logging.ERROR)
     try:
         yield
@@ -87,10 +91,15 @@ def without_warnings() -> Iterator[None]:
 
 
 async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> None:
+    every_s = SHOWN_EVERY_S if logs.can_overwrite() else LINE_EVERY_S
     seconds = 0
-    while len(reports) < len(service.server_ids):
-        await anyio.sleep(WAITING_LINE_S)
-        seconds += WAITING_LINE_S
-        waiting = [id for id in service.server_ids if id not in reports]
-        if waiting:
-            logs.say(f"starting {', '.join(waiting)} … {seconds} s")
+    try:
+        while len(reports) < len(service.server_ids):
+            await anyio.sleep(every_s)
+            seconds += every_s
+            waiting = [id for id in service.server_ids if id not in reports]
+            if waiting:
+                head, tail = "starting ", f" … {seconds} s"
+                logs.show(f"{head}{joined(waiting, WIDTH - 1 - len(head) - len(tail))}{tail}")
+    finally:
+        logs.end_shown()

@@ -21,6 +21,7 @@ from ..commands import (
 from ..commands import (
     files_on_disk,
     http_client,
+    server_status,
     tasks,
 )
 from ..commands.files_over_http import FilesOverHttp
@@ -42,19 +43,19 @@ def answer(options: argparse.Namespace) -> bool:
 
 
 def _ps(options: argparse.Namespace) -> bool:
-    servers = _isthmus(options).servers()
-    _print(options, servers, http_client.table)
+    servers = isthmus_of(options).servers()
+    _print(options, servers, server_status.table)
     return True
 
 
 def _order(options: argparse.Namespace) -> bool:
-    _isthmus(options).act(options.command, options.id)
+    isthmus_of(options).act(options.command, options.id)
     output.say(f"{options.id} {http_client.DONE[options.command]}")
     return True
 
 
 def _tasks(options: argparse.Namespace) -> bool:
-    isthmus = _isthmus(options)
+    isthmus = isthmus_of(options)
     filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
     if options.verb == "list":
         _print(options, tasks.listed(isthmus, filters), tasks.table)
@@ -80,14 +81,14 @@ def _revoke(options: argparse.Namespace) -> bool:
         raise ConfigError("got no NAME with `auth revoke`, expected a caller such as token:ci")
     path = f"/auth/revoke?{urlencode({'name': options.name})}"
     text = f"{output.plain(options.name)} is revoked: what it had so far is refused"
-    _print(options, _isthmus(options).ask("POST", path), lambda _: text)
+    _print(options, isthmus_of(options).ask("POST", path), lambda _: text)
     return True
 
 
 def _files(options: argparse.Namespace) -> bool:
     print_result = partial(_print, options)
     if options.root is None:
-        is_done = file_command.run(options, FilesOverHttp(_isthmus(options)), print_result)
+        is_done = file_command.run(options, FilesOverHttp(isthmus_of(options)), print_result)
     else:
         with files_on_disk.held(options.root) as files:
             is_done = file_command.run(options, files, print_result)
@@ -101,7 +102,8 @@ def _print(options: argparse.Namespace, result: T, for_people: Callable[[T], str
         output.say(for_people(result))
 
 
-def _isthmus(options: argparse.Namespace) -> http_client.Isthmus:
+def isthmus_of(options: argparse.Namespace) -> http_client.Isthmus:
+    """Returns the running isthmus that `options` name."""
     url = options.url
     if url.startswith("unix:") and url.strip("/") != "unix:":
         return http_client.Isthmus(url, url.removeprefix("unix:"), token_of(options.token))

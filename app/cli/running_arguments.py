@@ -99,7 +99,7 @@ def add_files(
 
 def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
     """Adds `ps`, `start`, `stop` and `restart`."""
-    ps_about = "Show how the servers of a running isthmus fare."
+    ps_about = "Show the status of each server of a running isthmus."
     ps = add("ps", parents=[shared, running], help=as_help(ps_about), description=ps_about)
     ps.add_argument("--json", action="store_true", help=AS_JSON)
     for name, about in (
@@ -109,3 +109,17 @@ def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argpar
     ):
         order = add(name, parents=[shared, running], help=as_help(about), description=about)
         order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
+
+
+def add_connect_info(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
+    about = "Print what connects an MCP client to a running isthmus: the entry for its file, and where that is."
+    command = add(
+        "connect-info",
+        parents=[shared, running],
+        help="print what goes into the file of an MCP client",
+        usage="isthmus connect-info [options] CLIENT [ID]",
+        description=about,
+        epilog="Example: isthmus connect-info cursor",
+    )
+    command.add_argument("client", metavar="CLIENT", help="such as claude-desktop, claude-code, vscode, cursor, codex")
+    command.add_argument("id", nargs="?", metavar="ID", help="the server or profile; default: all servers")

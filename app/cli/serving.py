@@ -20,6 +20,7 @@ from ...transports.stdio.client import serve_pipe
 from ..base import logs, output
 from ..base.errors import ConfigError
 from ..commands import banner
+from ..commands.server_table import painted
 from ..config.access import who_may
 from ..config.access_settings import Token
 from ..config.settings import Core, Management, Settings
@@ -44,9 +45,14 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
     endpoints.settle_stdio(options)
     if options.stdio is not None and (names := given(options)):
         raise ConfigError(f"got {names[0]} with --stdio, with which nothing listens, expected one of them")
-    settings = _answered(config_files.open_given(options).settings(), options)
+    source = config_files.open_given(options)
+    settings = _answered(source.settings(), options)
     settings = msgspec.structs.replace(settings, core=with_address(settings.core, options))
-    logs.set_up(options.log_level or settings.core.log_level, options.log_format)
+    # A client that starts a command may show its stderr to people: lines of requests are there if they are asked for.
+    requests = None if options.stdio is None or options.log_level is not None else False
+    logs.set_up(options.log_level or settings.core.log_level, options.log_format, requests=requests)
+    for note in source.notes:
+        logs.say(f"{source.path}: {note}")
     files = () if options.config is None else (options.config,)
 
     def login_command(id: str) -> tuple[str, ...]:
@@ -69,7 +75,6 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=True,
         shown=endpoints.endpoint_of_all(settings) if options.all else "",
-        is_logged=True,
         is_quiet=options.quiet_start,
         login_command=login_command,
     )
@@ -103,6 +108,8 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             login_of=partial(wrap.login_of, opens=options.open, is_stdio=True),
         )
         return run(work, if_stopped=DONE)
+    if options.log_level is None:
+        logs.set_up("warning", options.log_format, requests=True)
     host, port, path, is_lines = address_of(options)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -129,7 +136,6 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         options.trace,
         is_lasting=is_lasting,
         shown=endpoints.endpoint_of_all(settings) if len(targets) > 1 else "",
-        is_logged=False,
         is_quiet=options.quiet_start,
         token=token,
         names=names,
@@ -148,7 +154,7 @@ def _answered(settings: Settings, options: argparse.Namespace) -> Settings:
 def _closed(settings: Settings) -> tuple[Settings, str]:
     """Lets only a token into a wrapped server that other machines reach, unless the settings say who may call.
 
-    Returns the settings, and the token: that of the environment, or one that is made now; "" if none is asked for.
+    Returns the settings, and the token if one is made now; "" if the environment has it, or none is asked for.
     """
     if not who_may(settings):
         return settings, ""
@@ -157,12 +163,13 @@ def _closed(settings: Settings) -> tuple[Settings, str]:
             f"got --pass-header Authorization with {settings.core.host}, which other machines reach: that header holds "
             "the token for isthmus itself there, so expected --allow-anonymous too, for a server that asks its callers"
         )
-    token = token_of(None) or new_token(os.urandom)
+    known = token_of(None)
+    token = known or new_token(os.urandom)
     entry = Token(name="wrap", sha256=digest_of(token).hex(), groups=(ADMIN,))
     auth = msgspec.structs.replace(settings.auth, tokens=(entry,))
     management = msgspec.structs.replace(settings.core.management, token=None)
     core = msgspec.structs.replace(settings.core, management=management)
-    return msgspec.structs.replace(settings, auth=auth, core=core), token
+    return msgspec.structs.replace(settings, auth=auth, core=core), "" if known else token
 
 
 async def _serve_http(
@@ -171,7 +178,6 @@ async def _serve_http(
     stop: Stop,
     *,
     is_lasting: bool,
-    is_logged: bool,
     is_quiet: bool,
     shown: str = "",
     token: str = "",
@@ -198,9 +204,10 @@ async def _serve_http(
                 for server in settings.servers
             ]
         else:
-            reports = await probe_all(service, is_logged=is_logged)
+            reports = await probe_all(service)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is not KEYS, shown=shown, token=token))
+            screen = banner.listening(service, reports, is_wrapped=names is not KEYS, shown=shown, token=token)
+            output.say(screen, painted)
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()

@@ -202,6 +202,11 @@ def add_check_and_convert(add: Add, parents: list[argparse.ArgumentParser]) -> N
         description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=CONFIG_HELP)
+    check.add_argument(
+        "--eras",
+        action="store_true",
+        help="say which protocol revisions each server speaks, and what is translated for clients of others",
+    )
     convert_about = "Write the configuration of an MCP client in our form."
     convert = add(
         "convert",

@@ -19,13 +19,7 @@ from ..config.profiles import DEFAULT
 from ..config.settings import Upstream
 from ..config.upstream_checks import check_pass_headers
 from ..config.value_types import ID_PATTERN
-
-
-def how_to_wrap(program: str, *, has_more: bool) -> str:
-    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # the value of an option may have been taken for a target
-        program = "COMMAND"
-    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
-
+from .wrong_targets import explain_command, explain_target
 
 SERVER_FORM: Final = "[NAME=]URL or [NAME=]'COMMAND ARG …'"
 
@@ -104,7 +98,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
         known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
         if not re.match(known, url):
             if "://" not in url:
-                raise ConfigError(f"got no URL; {how_to_wrap(url, has_more=False)}")
+                raise ConfigError(explain_target(url))
             expected = "http(s)://… or ws(s)://…"
             if not options.no_inspect:
                 expected = "http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…"
@@ -145,6 +139,8 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
     for option, value in _url_options(options):
         if value:
             raise ConfigError(f"got {option} with a command, expected it with a URL only")
+    if wrong := explain_command(command):
+        raise ConfigError(wrong)
     env = environment_of(options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from ...core.base.name_filter import NameFilter
 from ...core.files.calls.offers import helper_name, put_name
 from ...core.jsonrpc.paths import EACH, parse_path
+from ..base.nearest import hint
 from ..config.file_checks import PATTERN_CHARACTERS
 from ..config.file_settings import Adapter, UploadConsumerAdapter
 from ..config.settings import Server
@@ -68,7 +68,7 @@ def _unmatched_entries(server: Server, tools: list[str]) -> Iterator[str]:
     for key, entries in keys:
         for entry in entries:
             if not any(map(NameFilter(include=(entry,)).admits, tools)):
-                yield f"{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
+                yield f"{key} names {entry}, and this server has no such tool{hint(entry, tools)}"
 
 
 def _misfits(adapter: Adapter, report: ServerReport, tools: list[str]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _misfits(adapter: Adapter, report: ServerReport, tools: list[str]) -> Iterat
         found = list(filter(NameFilter(include=(entry,)).admits, tools))
         is_whole = entry in tools or PATTERN_CHARACTERS.isdisjoint(entry)
         if not found and is_whole:
-            yield f"{kind} names the tool {entry}, which this server does not have{_near(entry, tools)}"
+            yield f"{kind} names the tool {entry}, which this server does not have{hint(entry, tools)}"
         elif not found:
             yield f"{kind} names tools by {entry}, and this server has none that fits"
         for tool in found:
@@ -111,7 +111,7 @@ def _misnamed(kind: str, arguments: tuple[str, ...], wired: dict[str, bool], rep
             reported.update(arguments)
             if len(arguments) == 1:
                 [(path, known)] = missing.items()
-                yield f"{kind} names the argument {path}, which {tool} does not have{_near(path, known)}"
+                yield f"{kind} names the argument {path}, which {tool} does not have{hint(path, known)}"
             else:
                 yield f"{kind} names the arguments {', '.join(arguments)}, and {tool} has none of them"
     for path in arguments:
@@ -136,8 +136,3 @@ def _alternatives(schema: object, argument: str) -> list[str] | None:
             return None if is_open else [f"{before}{known}" for known in properties]
         schema, before = properties[step], f"{before}{step}."
     return None
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; the nearest is {found[0]}" if found else ""

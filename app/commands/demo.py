@@ -18,11 +18,12 @@ from anyio import to_thread
 
 from ...core.base.plan import LocatorMode
 from ...core.base.revisions import LATEST_LEGACY
-from ..base.output import OutputClosed, complain, say
+from ..base.output import OutputClosed, complain, cut, say
 from ..config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from ..config.settings import Core, Server, Settings, Upstream
 from ..gateway import Gateway, running
 from ..runtime.signals import Stop
+from .server_table import WIDTH
 
 SERVER = "demo"
 TEXT = b"An isthmus joins two lands that could not meet.\n"
@@ -49,7 +50,7 @@ async def demonstrate(stop: Stop) -> int:
 
 def _show_server(server: str, line: str) -> None:
     with contextlib.suppress(OutputClosed):  # `run` meets the same error and reports it
-        say(f"       [{server} server] {line}")
+        say(cut(f"    [{server} server] {line}", WIDTH))
 
 
 def _settings() -> Settings:
@@ -81,8 +82,9 @@ class _Client:
         self._last_id = 0
 
     def run(self) -> None:
-        say(f"isthmus listens on {self._base.geturl()}; behind it, a stdio server with the tools count_words and")
-        say("write_report, which take paths on its own machine. The client has a file that is not there.\n")
+        say(f"isthmus listens on {self._base.geturl()}. Behind it is a stdio server")
+        say("with the tools count_words and write_report, which take paths on its own")
+        say("machine. The client has a file that is not there.")
 
         self._step("1. initialize and list the tools")
         self._request("initialize", {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _INFO})
@@ -115,6 +117,8 @@ class _Client:
         say(textwrap.indent(body.decode().strip(), "    "))
         self._exchange("DELETE", f"/mcp/{SERVER}", b"", self._headers())
         say("\ndone: the file crossed over, and its report crossed back")
+        say("next, with a server of your own: isthmus wrap -- COMMAND [ARG …]")
+        say("or all servers of a client: isthmus serve FILE, such as ~/.cursor/mcp.json")
 
     # --- The wire -----------------------------------------------------------------------------------------------
 
@@ -165,21 +169,25 @@ class _Client:
         finally:
             connection.close()
         self._session = response.getheader("Mcp-Session-Id") or self._session
-        say(f"   → {method} {_short(parts.path)}  {_short(_one_line(body))}")
-        say(f"   ← {response.status}  {_short(_one_line(reply))}")
+        say(cut(f"  → {method} {parts.path}  {_one_line(body)}".rstrip(), WIDTH))
+        say(cut(f"  ← {response.status}  {_one_line(reply)}".rstrip(), WIDTH))
         return response.status, reply
 
 
 _INFO = {"name": "isthmus-demo", "version": "1"}
-LINE_CHARACTERS = 150
 
 
 def _one_line(body: bytes) -> str:
+    """Returns a body on one line; of a JSON-RPC message what is beside its version and id."""
+    try:
+        message = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        message = None
+    if isinstance(message, dict) and "jsonrpc" in message:
+        words = [str(message["method"])] if "method" in message else []
+        parts = [message[key] for key in ("params", "result", "error") if message.get(key)]
+        return " ".join([*words, *(msgspec.json.encode(part).decode() for part in parts)])
     return " ".join(body.decode(errors="replace").split())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
 
 
 def _expect(holds: bool, what: str) -> None:

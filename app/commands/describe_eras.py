@@ -5,15 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, get_args
+from typing import get_args
 
 from ...core.base.revisions import LEGACY, MODERN, Era, is_older
 from ..base.output import plain
 from ..runtime.probe import ServerReport
 from .losses import Fate, Loss, losses_for_older, losses_of
-
-WIDTH: Final = 118
-"""Columns of a line: fewer than a wide terminal has, so that no line is wrapped a second time."""
+from .server_table import WIDTH
 
 _OLDEST, *_, _LATEST = LEGACY
 

@@ -1,6 +1,6 @@
-"""A client of the operator pages of a running isthmus, and the tables of `isthmus ps`.
+"""A client of the operator pages of a running isthmus, and what its tables are made with.
 
-The commands `start`, `stop`, `restart`, `tasks` (`tasks`) and `files` (`files_over_http`) use it too.
+The commands `ps`, `start`, `stop`, `restart`, `tasks` (`tasks`), `files` (`files_over_http`) and `connect-info` use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from ...core.wire.http.url import Address
 from ..base.errors import Failed
-from ..base.output import plain, short
+from ..base.output import plain
 
 READ_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 600.0
@@ -76,6 +76,15 @@ class Isthmus(NamedTuple):
         if status == 200 and isinstance(decoded, dict):
             return decoded
         raise self._refused(status, decoded)
+
+    def status_of(self, path: str) -> int:
+        """Returns the status of a page for somebody without a token.
+
+        Raises:
+            Failed: there is no response.
+        """
+        with self._replace(token=None)._requested("GET", path, READ_TIMEOUT_S) as response:
+            return response.status
 
     def stream(self, path: str, timeout_s: float = READ_TIMEOUT_S) -> Iterator[bytes]:
         """Yields the bytes of a response body. A body that breaks off ends without an error.
@@ -177,62 +186,11 @@ def named(items: list[Json], given: str, what: str, missing: str) -> Json:
     raise Failed(f"{given} is the beginning of {len(found)} {what}, give more of it: {ids}{more}")
 
 
-def table(servers: list[Json]) -> str:
-    """Formats the servers as a table, with headings."""
-    heads = [
-        "ID",
-        "KIND",
-        "ERAS",
-        "STATE",
-        "SESSIONS",
-        "IN FLIGHT",
-        "PIDS",
-        "UPTIME",
-        "STARTS",
-        "FAILURES",
-        "NOISE",
-        "LAST ERROR",
-    ]
-    return aligned([heads, *(row for server in servers for row in (_row(server), *map(_url_row, _urls(server))))])
-
-
 def aligned(rows: list[list[str]]) -> str:
     """Formats rows as text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(itertools.starmap(str.ljust, zip(row, widths, strict=True))).rstrip() for row in rows)
     return "\n".join(lines)
-
-
-def _row(server: Json) -> list[str]:
-    state = "stopping" if server.get("status") == "stopping" else server["state"]
-    pids = server.get("pids") or []
-    uptime_s = server.get("uptime_s")
-    cells = [
-        server.get("name"),
-        server.get("kind"),
-        ",".join(eras) if isinstance(eras := server.get("eras"), dict) else eras,
-        state,
-        server.get("sessions"),
-        server.get("in_flight"),
-        ",".join(map(str, pids)) if isinstance(pids, list) else pids,
-        duration(uptime_s) if isinstance(uptime_s, (int, float)) else None,
-        server.get("starts"),
-        server.get("failures"),
-        server.get("noise"),
-        short(str(server.get("last_error") or "")),
-    ]
-    return list(map(shown, cells))
-
-
-def _urls(server: Json) -> list[Json]:
-    """Returns the URLs of a server that has several."""
-    urls = server.get("urls")
-    return [url for url in urls if isinstance(url, dict)] if isinstance(urls, list) else []
-
-
-def _url_row(url: Json) -> list[str]:
-    known = {0: f"  {url.get('name')}", 3: url.get("state"), 4: url.get("sessions"), 9: url.get("failures")}
-    return [shown(known.get(column)) for column in range(11)] + [shown(short(str(url.get("last_error") or "")))]
 
 
 def shown(cell: object) -> str:

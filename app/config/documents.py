@@ -6,32 +6,53 @@ server, and whether `"8932"` from a variable means a number. Text without a vari
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import enum
 import json
 import re
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from ..base.durations import parse_duration
 from ..base.problem import Problem
 from ..base.sizes import parse_size
 from .jsonc import read_json
 
 _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
+_PLAIN_BOUNDS: Final = (
+    (" | null", ""),
+    (" >= ", " of at least "),
+    (" <= ", " of at most "),
+    (" > ", " above "),
+    (" < ", " below "),
+)
+KEYS_WITH_VALUES: Final = "keys with values"
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
+NEITHER: Final = "neither command nor url"
+"""A server without a way to it. Nothing is said of it where one of its keys is a misspelt way."""
 _SECRET: Final = re.compile(
     r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.request_state_keys\b"
 )
+_BARE: Final = re.compile(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*")
 FORMATS: Final = ("yaml", "toml", "json")
 
 
 class MalformedDocument(Exception):
-    """The text is not valid in its format. The message has line and column if the parser gives them."""
+    """The text is not valid in its format. The message says what was seen and what is right.
+
+    Attributes:
+        line: the line, if the parser gives it.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 def parse(text: str, format: str) -> object:
@@ -47,14 +68,35 @@ def parse(text: str, format: str) -> object:
 
             return read_yaml(text)
         if format == "toml":
-            import tomllib
-
-            return tomllib.loads(text)
+            return _read_toml(text)
         return read_json(text)
     except ValueError as error:
-        raise MalformedDocument(str(error)) from error
+        raise MalformedDocument(str(error), getattr(error, "line", None)) from error
     except RecursionError as error:
         raise MalformedDocument("nested too deeply") from error
+
+
+def _read_toml(text: str) -> object:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, _, place = str(error).partition(" (at line ")
+        line = re.match(r"\d+", place)
+        raise MalformedDocument(message, int(line[0]) if line else None) from error
+
+
+class UnsetVariable(ValueError):
+    """A variable that is not set and has no default.
+
+    Attributes:
+        name: its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the environment variable {name} to be set, or a default as in ${{{name}:-text}}")
+        self.name = name
 
 
 _DOLLAR = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
@@ -67,8 +109,8 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     The default is also used for a variable that is set and empty, as in a shell.
 
     Raises:
-        ValueError: a variable is not set and has no default, or a `${` is not closed or holds no name. The message
-            says what is expected.
+        UnsetVariable: a variable is not set and has no default. The message says what is expected.
+        ValueError: a `${` is not closed or holds no name. The message says what is expected.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -83,8 +125,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
                 raise ValueError("a default without a variable in it")
             return value or inside["default"][2:].replace("$$", "$")
         if value is None:
-            name = inside["name"]
-            raise ValueError(f"the environment variable {name} to be set, or a default as in ${{{name}:-text}}")
+            raise UnsetVariable(inside["name"])
         return value
 
     return _DOLLAR.sub(replacement, text)
@@ -100,6 +141,7 @@ class Reader:
     Attributes:
         problems: the faults found so far. While there is none, the results of `read` have their declared types.
         passed_over: the dotted keys that were ignored.
+        meant: the dotted keys that unknown ones were probably to be.
     """
 
     def __init__(
@@ -107,6 +149,7 @@ class Reader:
     ) -> None:
         self.problems: list[Problem] = []
         self.passed_over: list[str] = []
+        self.meant: list[str] = []
         self._environ = environ
         self._ignored = ignored or {}
         self._written: dict[str, object] = {}
@@ -132,7 +175,7 @@ class Reader:
             kind = bare
         if get_origin(bare) is tuple:
             if not isinstance(value, list):
-                return self._note(key, "a list")
+                return self._note(key, "a list", fix=_as_list(value, key))
             return tuple(self.read(item, get_args(bare)[0], f"{key}[{i}]") for i, item in enumerate(value))
         if get_origin(bare) is dict:
             if not self._is_mapping(value, key):
@@ -154,10 +197,22 @@ class Reader:
 
         No values of environment variables, headers and tokens are shown, and no credentials of URLs.
         """
-        key, expected, seen = problem
+        key, expected, seen, fix = problem
         if not seen and key in self._written:
             seen = f"got {_show(self._written[key], key)}"
-        return f"{key or 'the document'}: {seen or 'missing'}, expected {expected}"
+        right = (f", expected {expected}" if expected else "") + (f"; {fix}" if fix else "")
+        return f"{key or 'the document'}: {seen or 'missing'}{right}"
+
+    def without_followers(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Returns the problems without those that only follow from a misspelt key."""
+        meant = set(self.meant)
+        above = {key.rpartition(".")[0] for key in meant}
+        return [
+            problem
+            for problem in problems
+            if not (problem.seen == NEITHER and problem.key in above)
+            and not (problem.key in meant and problem.key not in self._written)
+        ]
 
     def _read_struct(self, value: object, options: tuple[type[msgspec.Struct], ...], key: str) -> object:
         if not self._is_mapping(value, key):
@@ -184,11 +239,14 @@ class Reader:
                 self.passed_over.append(_join(key, name))
             else:
                 near = difflib.get_close_matches(name, fields, n=1)
-                known = f"{near[0]} (the nearest known key)" if near else _one_of(fields)
-                self._note(_join(key, name), known, _UNKNOWN)
+                if near:
+                    self.meant.append(_join(key, near[0]))
+                    self._note(_join(key, name), "", _UNKNOWN, f"did you mean {near[0]}?")
+                else:
+                    self._note(_join(key, name), _one_of(fields), _UNKNOWN)
         missing = [name for name, entry in fields.items() if entry.required and entry.name not in built]
         for name in missing:
-            self._note(_join(key, name), "a value, for it has no default")
+            self._note(_join(key, name), "a value: it has no default")
         return None if missing else shape(**built)
 
     def _read_leaf(self, value: object, kind: object, bare: object, metas: list[msgspec.Meta], key: str) -> object:
@@ -196,6 +254,9 @@ class Reader:
         if isinstance(value, str):
             try:
                 expanded = expand(value, self._environ)
+            except UnsetVariable as error:
+                fix = f"set it before you start Isthmus, or write a default: ${{{error.name}:-text}}"
+                return self._note(key, "", f"the environment variable {error.name} is not set", fix)
             except ValueError as error:
                 return self._note(key, str(error))
             is_expanded = "${" in value
@@ -206,6 +267,12 @@ class Reader:
                 value = parse_size(value)
             except ValueError:
                 return self._note(key, f"a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB{hint}")
+        if isinstance(value, str) and any(map(_is_of_seconds, metas)):
+            try:
+                value = parse_duration(value)
+            except ValueError:
+                if not is_expanded:
+                    return self._note(key, "seconds, or a time such as 90s, 15m, 2h or 7d")
         choices = _choices(bare)
         if choices and value not in choices:
             return self._note(key, _one_of(choices) + hint)
@@ -216,8 +283,12 @@ class Reader:
         except msgspec.ValidationError as error:
             expected = str(error).removeprefix("Expected ").split(", got ")[0].replace("`", "")
             expected = _TYPE_NAME.sub(lambda match: _PLAIN_NAMES[match[0]], expected)
+            for symbol, words in _PLAIN_BOUNDS:
+                expected = expected.replace(symbol, words).removesuffix(".0")
             if bare is str and isinstance(value, (bool, int, float)):
                 expected += " (in quotes)"
+            elif bare in (int, float) and isinstance(value, str) and re.fullmatch(r"[0-9.]+", value) and not hint:
+                expected += " (without quotes)"
             return self._note(key, expected + hint)
 
     def _read_scalar(self, value: object, kind: object, options: tuple[object, ...], key: str) -> object:
@@ -240,16 +311,16 @@ class Reader:
 
     def _is_mapping(self, value: object, key: str) -> bool:
         if not isinstance(value, dict):
-            self._note(key, "a mapping of keys to values")
+            self._note(key, KEYS_WITH_VALUES)
             return False
         odd = [name for name in value if not isinstance(name, str)]
         for name in odd:
             self._note(_join(key, str(name)), "a key that is text (in quotes)", f"got {_show(name)} as a key")
         return not odd
 
-    def _note(self, key: str, expected: str, seen: str = "") -> object:
+    def _note(self, key: str, expected: str, seen: str = "", fix: str = "") -> object:
         """Notes a problem. Returns None, the value of a part with a fault."""
-        self.problems.append(Problem(key, expected, seen))
+        self.problems.append(Problem(key, expected, seen, fix))
         return None
 
 
@@ -293,7 +364,7 @@ def _shape(option: object) -> type | None:
 
 def _one_shape_of(shapes: Mapping[type | None, object]) -> str:
     names = [_single(shapes[None])] if None in shapes else []
-    names += [name for shape, name in ((list, "a list"), (dict, "a mapping")) if shape in shapes]
+    names += [name for shape, name in ((list, "a list"), (dict, KEYS_WITH_VALUES)) if shape in shapes]
     return ", or ".join(names)
 
 
@@ -320,17 +391,44 @@ def _join(key: str, name: str) -> str:
 
 def _show(value: object, key: str = "") -> str:
     if isinstance(value, dict):
-        return "a mapping"
+        return KEYS_WITH_VALUES
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    if value is None or isinstance(value, bool):
+    if value is None:
+        return "no value (null)"
+    if isinstance(value, bool):
         return json.dumps(value)
-    if _SECRET.search(key) or not isinstance(value, (str, int, float)):
-        return f"a value of type {type(value).__name__}"
+    if not isinstance(value, (str, int, float)):
+        return "a date or time" if isinstance(value, (datetime.date, datetime.time)) else "another value"
+    if _SECRET.search(key):
+        return "text (not shown)" if isinstance(value, str) else "a number (not shown)"
     if isinstance(value, str) and re.search(r"url(s\[\d+\])?\Z", key):
         value = without_credentials(value)
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 80 else f"{shown[:76]}…"
+
+
+def _is_of_seconds(meta: msgspec.Meta) -> bool:
+    return (meta.extra or {}).get("unit") == "seconds"
+
+
+def _as_list(value: object, key: str) -> str:
+    """Returns how to write a value that has to be a list; empty if it may be a secret."""
+    if isinstance(value, dict):
+        return 'write [ and ] around its entries, or "- " before each'
+    if not isinstance(value, str) or not value.strip() or _SECRET.search(key):
+        return ""
+    words = value.split() if key.endswith("command") else [value]
+    shown = f"write [{', '.join(map(_item, words))}]"
+    return shown if len(shown) <= 80 else ""
+
+
+def _item(text: str) -> str:
+    return (
+        text
+        if re.fullmatch(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*", text)
+        else json.dumps(text)
+    )
 
 
 def without_credentials(url: str) -> str:

@@ -21,6 +21,7 @@ from .dialects.keys import KEYS
 from .dialects.recognition import Recognized, recognize
 from .dialects.surroundings import Input, Surroundings
 from .documents import MalformedDocument, Reader, parse
+from .line_numbers import line_numbers, line_of
 from .login_settings import ClientCredentials, Enterprise, Exchange
 from .remote_mcp_adapter_schema import AdapterFile
 from .rusted_tools import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
@@ -41,6 +42,7 @@ _OWN_KEYS: Final = {
 }
 """The top-level keys of our form, each with the keys that it may have."""
 MCP_SERVERS: Final = "Servers, by name, in the form that MCP clients use."
+_SERVERS: Final = "expected servers, as in mcpServers: {time: {command: uvx, args: [mcp-server-time]}}"
 _PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
 
 
@@ -83,7 +85,9 @@ def open_source(
     path = Path(path)
     format = _ENDINGS.get(path.suffix.lower())
     if format is None:
-        raise ConfigError(f"{path}: got the ending {path.suffix!r}, expected one of {', '.join(_ENDINGS)}")
+        seen = f"the ending {path.suffix!r}" if path.suffix else "no ending"
+        fix = f"name it {path.stem}.yaml, for example"
+        raise ConfigError(f"{path}: got {seen}, expected one of {', '.join(_ENDINGS)}; {fix}")
     try:
         text = _read_text(str(path))
     except OSError as error:
@@ -115,12 +119,18 @@ class Source:
 
     def __init__(self, text: str, format: str, surroundings: Surroundings, path: str = "") -> None:
         self._surroundings = surroundings
+        self._text = text
+        self._format = format
         self.path = path
         self.notes: list[str] = []
+        if not text.strip():
+            raise self._error(f"got an empty file, {_SERVERS}")
         try:
             self._document = parse(text, format)
         except MalformedDocument as error:
-            raise self._error([f"not {format.upper()}: {error}"]) from error
+            raise self._error(f"not {format.upper()}: {error}", error.line) from error
+        if self._document is None:
+            raise self._error(f"got a file without keys, {_SERVERS}")
         self._is_endpoints = format == "toml" and is_endpoints_file(self._document)
         self._recognized = None if self._is_endpoints else self._recognize()
         self._is_adapter = self._recognized is None and remote_mcp_adapter.is_adapter_file(self._document)
@@ -152,7 +162,7 @@ class Source:
                 raise ConfigError("got --input, expected it for a file with inputs, as VS Code has them")
             return _settle(_own(self._document, environ), base_dir)
         except ConfigError as error:
-            raise self._error(error.message.splitlines()) from error
+            raise self._located(error.message.splitlines()) from error
 
     def converted(self) -> object:
         """Returns the document in our own form.
@@ -161,13 +171,13 @@ class Source:
             ConfigError: it cannot be converted.
         """
         if self._is_endpoints or self._is_adapter:
-            raise self._error([f"got a file of {self.title}, which is read as it is; expected one of an MCP client"])
+            raise self._error(f"got a file of {self.title}, which is read as it is; expected one of an MCP client")
         if self._recognized is None:
             return self._document
         converted = self._convert(replace(self._surroundings, leaves_inputs_open=True))
         if converted.problems:
             reader = Reader(self._surroundings.environ)
-            raise self._error([reader.render(problem) for problem in converted.problems])
+            raise self._located([reader.render(problem) for problem in converted.problems])
         self._tell(converted)
         return converted.document
 
@@ -190,6 +200,7 @@ class Source:
         found = list(reader.problems)
         if isinstance(settings, Settings):
             found += check(settings, reader.is_sound)
+        found = reader.without_followers(found)
         if converted.problems:  # servers with a fault are left out, so there may be none
             found = [problem for problem in found if problem.key != "servers"]
         problems = [*converted.problems, *found]
@@ -206,9 +217,19 @@ class Source:
         for line in converted.warnings:
             _log.warning("%s", line)
 
-    def _error(self, lines: list[str]) -> ConfigError:
-        prefix = f"{self.path}: " if self.path else ""
-        return ConfigError("\n".join(prefix + line.replace("\n", " ") for line in lines))
+    def _located(self, lines: list[str]) -> ConfigError:
+        """Returns an error of lines that begin with a key each, each with the number of the line its key stands in."""
+        numbers = line_numbers(self._text, self._format) if self.path else {}
+        found = (line_of(line.partition(": ")[0], numbers) for line in lines)
+        return ConfigError("\n".join(map(self._at, lines, found)))
+
+    def _error(self, line: str, number: int | None = None) -> ConfigError:
+        return ConfigError(self._at(line, number))
+
+    def _at(self, line: str, number: int | None) -> str:
+        """Returns a line with the file, if it has a name, and with the number of the line there, if it is known."""
+        where = f"{self.path}:{number}: " if number else f"{self.path}: "
+        return f"{where if self.path else ''}{line}".replace("\n", " ")
 
 
 def _own(document: object, environ: Mapping[str, str]) -> Settings:
@@ -218,6 +239,7 @@ def _own(document: object, environ: Mapping[str, str]) -> Settings:
     problems = reader.problems
     if isinstance(settings, Settings):
         problems = problems + check(settings, reader.is_sound)
+    problems = reader.without_followers(problems)
     if problems:
         raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
     assert isinstance(settings, Settings)

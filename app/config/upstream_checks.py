@@ -10,6 +10,7 @@ from ...core.wire.http.header_forwarding import may_pass
 from ...transports.base.endpoint import Endpoint
 from ..base.problem import Problem
 from .addresses import SCHEMES, scheme_of, settle, unix_path
+from .documents import NEITHER
 from .login_checks import check_auth
 from .settings import Upstream
 from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url, shown_header_name
@@ -28,7 +29,7 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
     yield from check_auth(key, upstream, is_inspected=is_inspected)
     given = [name for name in ("command", "url", "urls") if getattr(upstream, name) is not None]
     if not given:
-        yield Problem(key, "one of command and url", "neither command nor url")
+        yield Problem(key, "one of command and url", NEITHER)
     elif len(given) > 1:
         yield Problem(key, "one of command and url", f"both {' and '.join(given)}")
     elif upstream.command is not None:
@@ -109,7 +110,7 @@ def check_usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Pro
         Endpoint(url, tuple(headers.items()))
     except ValueError as error:  # its text is "got …, expected …", or only what is wrong
         problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
-        yield Problem(key, right or "others", problem)
+        yield Problem(key, right, problem)
 
 
 def _proxy(key: str, proxy: str, url: str) -> Iterator[Problem]:

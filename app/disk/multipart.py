@@ -22,6 +22,7 @@ from multipart import (
 )
 
 from ...core.base.events import RawFile
+from ...core.base.setting_names import LARGER_FILES
 from ...core.base.storage import Receive, StoredFile, UploadManifest
 from ...core.files.store.filenames import HEAD_BYTES
 from ...storage.interface import Blobs
@@ -105,7 +106,8 @@ class UploadReader:
                 size_bytes += len(chunk)
                 self._size_bytes += len(chunk)
                 if size_bytes > order.file_size_max_bytes:
-                    detail = f"{_shown(filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
+                    most = order.file_size_max_bytes
+                    detail = f"{_shown(filename)} is larger than the {most} bytes a file may have; {LARGER_FILES}"
                     raise UploadRefused(413, "file_too_large", detail)
                 if self._size_bytes > order.total_size_max_bytes:
                     detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"

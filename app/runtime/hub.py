@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.base.budget import Budget
-from ...core.base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents
+from ...core.base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents, Tell
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
 from ...core.base.ids import ChannelId
@@ -49,6 +49,7 @@ from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
 from ..disk.workspaces import Workspaces
+from . import request_log
 from .upstreams import UpstreamAddress, Upstreams
 
 STORAGE_GRACE_S: Final = 10.0
@@ -346,6 +347,8 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
+            case Tell():
+                request_log.write(effect.happening)
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log

@@ -118,7 +118,7 @@ async def _list_all(client: OwnSession | _StatelessClient, greeting: bytes) -> L
     for method, kind in KINDS.items():
         if _NEEDS[kind] not in names:
             continue
-        for entry in await _entries(client, method):
+        for entry in await list_entries(client, method):
             try:
                 one = pinned(kind, entry)
             except RemoteProtocolError as error:
@@ -129,7 +129,13 @@ async def _list_all(client: OwnSession | _StatelessClient, greeting: bytes) -> L
     return Listed(in_order(found.values()), tuple(problems))
 
 
-async def _entries(client: OwnSession | _StatelessClient, method: str) -> list[bytes]:
+async def list_entries(client: OwnSession | _StatelessClient, method: str) -> list[bytes]:
+    """Returns the JSON of all entries of a list; none if the server has no such list.
+
+    Raises:
+        Refusal: the server answered with an error, or not at all.
+        RemoteProtocolError: the list cannot be read.
+    """
     entries: list[bytes] = []
     params, seen = b"{}", {b"null"}
     for _ in range(PAGES_MAX):

@@ -14,6 +14,8 @@ from ...core.base.limits import Limits
 OPEN_FILES_MAX: Final = 65_536
 """The limit requested, if the system allows it. More is of no use, and child processes inherit the limit: some
 programs loop over all descriptors up to it when they start."""
+FEW_FILES: Final = 4096
+"""The number of open files below which a warning is logged at start: some hundred clients need no more."""
 CALLS_SHARE: Final = 4
 """One in so many open files is reserved for short uses: calls on either side, processes, files."""
 CALLS_MAX: Final = 4096
@@ -52,9 +54,11 @@ def within_open_files(limits: Limits, open_files: int | None) -> Limits:
         upstream_streams_max=min(limits.upstream_streams_max, streams),
     )
     if fitted != limits:
-        _log.info(
-            "%d files may be open: so at most %d client connections and %d streams of servers are; all limits hold "
-            "where the hard limit of open files (ulimit -Hn, LimitNOFILE=) is %d",
+        is_small = open_files < FEW_FILES
+        _log.log(
+            logging.WARNING if is_small else logging.DEBUG,
+            "%d files may be open, so at most %d client connections and %d streams of servers are: "
+            "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=) to %d for as many as the limits allow",
             open_files,
             fitted.connections_max,
             fitted.upstream_streams_max,

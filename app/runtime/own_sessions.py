@@ -1,14 +1,15 @@
 """Sessions of our own with servers, for operator pages and probes. They go through the engine, as any client's do.
 
 Any number of requests may be in flight in one session, up to the engine's own limits. Server requests, such as
-sampling, need a client with a person or a model behind it: they are refused, except for `ping`. Notifications are
-ignored, except that `notifications/tools/list_changed` clears the known tools.
+sampling, need a client with a person or a model behind it: they are refused, except for `ping`, unless the session has
+a function that takes them. Notifications are ignored likewise, except that `notifications/tools/list_changed` clears
+the known tools.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import anyio
@@ -68,7 +69,9 @@ class OwnSession:
         is_brief: only learn who the server is, as `PipeOpening` has it.
         identity: whose session it is; anonymous for the proxy's own.
         capabilities: the capabilities to declare, for a server that shows its tools by them. What it asks is refused
-            all the same.
+            all the same, unless `takes` says otherwise.
+        takes: called with each request but `ping`, and each notification of the server. True if it is taken: then
+            `answer` or `refuse` is to follow for a request.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -88,6 +91,7 @@ class OwnSession:
         is_brief: bool = False,
         identity: Identity = ANONYMOUS,
         capabilities: Mapping[str, object] = {},
+        takes: Callable[[Frame], bool] = lambda frame: False,
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
@@ -103,6 +107,7 @@ class OwnSession:
         )
         self._version = version
         self._capabilities = capabilities
+        self._takes = takes
         self._client = MemoryClient(port)
         self._last_id = 0
         self._awaited: dict[int, _Awaited] = {}
@@ -182,6 +187,16 @@ class OwnSession:
         finally:
             self._forget(id, is_answered=awaited.is_there.is_set())
 
+    def answer(self, id_raw: bytes, result: bytes) -> None:
+        """Answers a request of the server, unless the session is over."""
+        if not self._client.is_closed:
+            self._client.say(envelope.encode_result(id_raw, result))
+
+    def refuse(self, id_raw: bytes, code: int, text: str) -> None:
+        """Answers a request of the server with an error, unless the session is over."""
+        if not self._client.is_closed:
+            self._client.say(envelope.encode_error(id_raw, code, text))
+
     async def _response(self, awaited: _Awaited) -> bytes:
         await awaited.is_there.wait()
         if awaited.refusal is not None:
@@ -207,12 +222,11 @@ class OwnSession:
         if frame.is_request:
             assert frame.id_raw is not None
             if frame.method == "ping":
-                self._client.say(envelope.encode_result(frame.id_raw, b"{}"))
-            else:
-                text = f"this client has no {frame.method}"
-                self._client.say(envelope.encode_error(frame.id_raw, METHOD_NOT_FOUND, text))
+                self.answer(frame.id_raw, b"{}")
+            elif not self._takes(frame):
+                self.refuse(frame.id_raw, METHOD_NOT_FOUND, f"this client has no {frame.method}")
         elif frame.is_notification:
-            if frame.method == "notifications/tools/list_changed":
+            if not self._takes(frame) and frame.method == "notifications/tools/list_changed":
                 self.tool_names = None
         else:
             self._receive_response(frame)

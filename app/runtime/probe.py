@@ -26,7 +26,8 @@ from .hub import Hub
 from .own_sessions import CLOSED, OwnSession, Refusal
 
 LEARNING_MAX_S = 5.0
-"""Seconds for the lists that the engine is to learn. At it: clients wait for those that are missing."""
+"""Seconds for the lists that the engine is to learn, and for those of a summary. At it: clients wait for those that are
+missing, and the summary is made without."""
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; tools on later pages are not counted."""
 
@@ -41,7 +42,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
         has_tasks: it declared tasks of its own.
         declared: its capabilities and their members that are not false, dotted. If it was probed in one era only,
             those of that era.
-        tools: the names of its tools; None if they were not asked for.
+        tools: the names of its tools; None if it was not asked.
         schemas: the input schemas of the tools that were wanted, as the server sent them.
         problem: why it could not be probed; empty if it answered.
         is_unasked: nothing was sent to it.
@@ -72,7 +73,7 @@ async def probe(
     server: str,
     version: str,
     *,
-    lists_tools: bool = True,
+    needs_tools: bool = True,
     with_schemas: Sequence[str] = (),
     is_brief: bool = False,
     in_both_eras: bool = False,
@@ -82,7 +83,7 @@ async def probe(
     """Opens a session of our own, reads the tool list, and closes it. A failure becomes a `problem` in the report.
 
     Args:
-        lists_tools: read the tool list; else nothing but the handshake is asked.
+        needs_tools: a server that does not list its tools has failed. Else the report is made without them.
         learns_lists: read all lists, for the engine to learn them.
         is_brief: the session is brief, as `PipeOpening` has it.
         with_schemas: names or patterns of the tools whose input schemas are kept.
@@ -94,8 +95,7 @@ async def probe(
         try:
             with anyio.fail_after(timeout_s):
                 report = _introduced(server, await session.greeting())
-                if lists_tools:
-                    report = await _with_tools(session, report, with_schemas)
+                report = await _with_tools_if(session, report, with_schemas, needs_tools)
                 report = await _with_status(hub, report)
                 found = await _discover(hub, server, version) if in_both_eras else {}
             report = _with_eras(hub, report, found)
@@ -145,6 +145,16 @@ def _introduced(server: str, greeting: bytes) -> ServerReport:
         declared=_declared(capabilities),
         has_tasks=isinstance(capabilities, dict) and "tasks" in capabilities,
     )
+
+
+async def _with_tools_if(
+    session: OwnSession, report: ServerReport, with_schemas: Sequence[str], needs_tools: bool
+) -> ServerReport:
+    if needs_tools:
+        return await _with_tools(session, report, with_schemas)
+    with anyio.move_on_after(LEARNING_MAX_S), contextlib.suppress(Refusal):
+        return await _with_tools(session, report, with_schemas)
+    return report
 
 
 async def _with_tools(session: OwnSession, report: ServerReport, with_schemas: Sequence[str]) -> ServerReport:

@@ -10,6 +10,7 @@ import msgspec
 
 from .errors import LocalProtocolError
 from .events import Cookies, Headers
+from .happenings import RequestOver, SessionBegun, SessionOver
 from .ids import ChannelId
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
@@ -196,6 +197,12 @@ class Resume(Effect, frozen=True):
     """Reads again from a channel that a `Pause` stopped."""
 
     channel: ChannelId
+
+
+class Tell(Effect, frozen=True):
+    """Tells what happened. Ordered only if `Plan.tells`; a driver that has no use for it does nothing."""
+
+    happening: SessionBegun | SessionOver | RequestOver
 
 
 class Note(Effect, frozen=True):

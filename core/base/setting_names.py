@@ -68,3 +68,8 @@ OPTIONS_OF_SEVERAL: Final = msgspec.structs.replace(
     variable_list=("in a configuration file, for `isthmus serve --all`, write env: {", ", ", "}"),
 )
 """The names there with several `--server`, for which there is no `--env`."""
+
+MORE_TIME: Final = "start_timeout_seconds in the configuration gives it more"
+"""The words for a start that takes too long."""
+LARGER_FILES: Final = "uploads.max_file_bytes in the configuration allows larger ones"
+"""The words for an upload that is too large."""

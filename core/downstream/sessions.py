@@ -173,7 +173,7 @@ class Sessions:
                 self.confirm(session)  # `notifications/initialized` may be late or lost: a request counts as it
             id_key = envelope.id_key(frame.id_raw)
             assert id_key is not None
-            return Exchange(
+            exchange = Exchange(
                 key,
                 reply,
                 sid=session.sid,
@@ -184,6 +184,9 @@ class Sessions:
                 token_raw=None,
                 headers=headers,
             )
+            if self._responder.teller is not None:
+                self._responder.teller.begin(exchange)
+            return exchange
         if frame.method is not None:
             self._receive_notification(session, frame, headers)
         else:
@@ -429,6 +432,8 @@ class Sessions:
         opener = session.end_opening(features_of(revision))
         if session.pipe is None:
             opener.reply.name_session(session.id)
+        if self._responder.teller is not None:
+            self._responder.teller.begin_session(session)
         self._responder.answer(session, opener, envelope.encode_result(opener.id_raw, result))
 
     def refuse_session(self, session: Session, error: bytes) -> None:
@@ -464,6 +469,8 @@ class Sessions:
             else:
                 text = f"{why}: {exchange.method} did not run"
                 self._responder.fail(session, exchange, cut_off_code, text, {"outcome": "not_executed"})
+        if self._responder.teller is not None:
+            self._responder.teller.end_session(session, why)
         streams = [*session.streams, *session.resumable.values()]
         questions = session.close()
         for question in questions:
@@ -486,7 +493,8 @@ class Sessions:
         if session.is_busy or self._responder.keeps(session) or session.router.is_used(session):
             self._responder.touch(session)
         else:
-            self._context.note("info", "session ended: idle", session.server)
+            if self._responder.teller is None:
+                self._context.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 
     def handle_question_timeout(self, sid: str, number: int) -> None:

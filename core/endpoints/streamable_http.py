@@ -383,7 +383,7 @@ class StreamableHttp(ChannelHandler):
             self._refuse(channel, 405, INVALID_REQUEST, "got another method than POST, expected POST")
             return None
         if id is None:
-            text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
+            text = "got no Mcp-Session-Id header, expected that of the response to initialize; send initialize first"
             self._refuse(channel, 400, INVALID_REQUEST, text)
             return None
         session = self._sessions.sessions.get(id)

@@ -39,6 +39,7 @@ from ..wire.http.failure import (
     denies_session,
     describe,
     error_in,
+    first_words_in,
 )
 from ..wire.websocket import GOING_AWAY
 from .dispatcher import Dispatcher, UpRole, is_current, related_of
@@ -200,6 +201,8 @@ class ServerChannels(ChannelHandler):
             if error is not None and not is_denied(cause):  # it may be about another transport: alone it would mislead
                 message = envelope.text_of(envelope.member_of(error, "message"))
                 reason, error = f"{reason}; it says: {message}", None
+            elif not is_denied(cause):
+                link.handshake.receive_words(first_words_in(cause))
             self._failures.lose(link, reason, error=error, stage=stage, is_ours=cause.is_ours)
 
     def _receive_stream_close(self, link: Link, role: UpstreamStreamRole, channel: ChannelId, cause: Cause) -> None:

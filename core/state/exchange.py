@@ -254,6 +254,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         task: the task that the client was given for it. The outcome of the exchange becomes the outcome of the task.
         awaits: the id of the task whose outcome it waits for.
         keeper: keeps it, if it may become a task or waits for one.
+        begun_at: the time at which it came, if that is told.
     """
 
     TRANSITIONS = TRANSITIONS
@@ -283,6 +284,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     task: Task | None = None
     awaits: str | None = None
     keeper: TaskKeeper | None = None
+    begun_at: float | None = None
 
     def __init__(
         self,
@@ -324,6 +326,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
             self.is_plainly_translated = True
 
     # --- The client's request ---------------------------------------------------------------------------------------
+
+    def receive_begun(self, at: float) -> None:
+        """Records the time at which the request came."""
+        self.begun_at = at
 
     def read_token(self) -> None:
         """Reads the client's progress token from the params.

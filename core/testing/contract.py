@@ -25,6 +25,7 @@ from ..base.effects import (
     SendEvents,
     Spawn,
     Target,
+    Tell,
 )
 from ..base.events import (
     DeleteOpening,
@@ -106,7 +107,7 @@ INPUTS: Final[dict[Kind, frozenset[str]]] = {
 }
 """The inputs between `receive_open` and `receive_close` on a channel of each kind."""
 
-WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Decide, Note, *StorageOrder.__args__})
+WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Decide, Note, Tell, *StorageOrder.__args__})
 """The orders that concern no channel."""
 
 

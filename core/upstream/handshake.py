@@ -19,6 +19,7 @@ from ..base.events import Cause, End
 from ..base.ids import ChannelId
 from ..base.plan import Kind
 from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
+from ..base.setting_names import MORE_TIME
 from ..bridge.discovery import served_revisions, to_initialize_result
 from ..bridge.request_meta import add, own_envelope
 from ..bridge.task_support import TaskAbilities, server_abilities
@@ -39,7 +40,7 @@ from ..wire.http.failure import (
     NOT_FOUND,
     describe,
     error_in,
-    words_in,
+    first_words_in,
 )
 from .addresses import is_of_address
 from .dialer import Dialer
@@ -300,9 +301,14 @@ class Handshaker:
             here = {link.address: reason} if link.address not in failed else {}
             return "; ".join(f"{names[place]}: {why}" for place, why in {**failed, **here}.items())
         if link.handshake.refusal is not None:
+            first = describe(link.handshake.refusal)
+            if first == reason:
+                return _with_words(f"over Streamable HTTP and over HTTP+SSE {reason}", words)
             said = f" and said {words!r}" if words else ""
-            return f"over Streamable HTTP {describe(link.handshake.refusal)}{said}; over HTTP+SSE {reason}"
-        return f"{reason}; first it said {words!r}" if words and link.handshake.tried else reason
+            return f"over Streamable HTTP {first}{said}; over HTTP+SSE {reason}"
+        if words and link.handshake.tried:
+            return f"{reason}; first it said {words!r}"
+        return _with_words(reason, words) if link.upstream.state in STARTING else reason
 
     # --- Handshake --------------------------------------------------------------------------------------------------
 
@@ -584,7 +590,7 @@ class Handshaker:
         return link.plan.start_timeout_s or self._context.limits.start_timeout_s
 
     def handle_start_timeout(self, link: Link) -> None:
-        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started"
+        reason = f"it did not answer within {self.start_timeout_s(link):g} s of being started; {MORE_TIME}"
         if link.plan.id in self.addresses and link.upstream.state in STARTING:
             self._receive_failed_address(link, reason)
         link.router.lose(link, reason)
@@ -593,7 +599,7 @@ class Handshaker:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another
         way."""
         error = error_in(cause)
-        link.handshake.receive_words(words_in(cause))
+        link.handshake.receive_words(first_words_in(cause))
         if purpose == "discover":
             if self._discover_again(link, error):
                 return True
@@ -637,6 +643,13 @@ class Handshaker:
             UpstreamSessionState.READY,
         ):
             self.listen(link)
+
+
+def _with_words(reason: str, words: str) -> str:
+    """Returns why a server was lost, and what it said in its refusal."""
+    if not words or words in reason:
+        return reason
+    return f"{reason}{' It' if reason.endswith('?') else '; it'} says: {words!r}"
 
 
 def _adapted(link: Link, handshake: bytes) -> bytes:

@@ -23,6 +23,7 @@ from access_scenes import KEYS, issuing, opened, server, shown
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from http_caller import PATIENCE_S, USUAL, Caller, Json, requested
 from isthmus.app.config.access_settings import Access
+from screens import unwrapped
 
 pytestmark = pytest.mark.anyio
 
@@ -275,8 +276,10 @@ async def test_case_13_check_says_both_texts_of_an_issuer_with_another_slash(tmp
             done = await anyio.run_process(command, check=False)
         both = f"names the issuer {issuer.url}/, auth.issuers[0].url is {issuer.url}: both must be the same"
         assert done.returncode == 1
-        assert f"WARNING auth.issuers[0]: the documents of {issuer.url} cannot be read: " in done.stdout.decode()
-        assert both in done.stdout.decode()
+        assert f"WARNING auth.issuers[0]: the documents of {issuer.url} cannot be read: " in unwrapped(
+            done.stdout.decode()
+        )
+        assert both in unwrapped(done.stdout.decode())
 
 
 async def test_case_13_the_log_says_both_texts_of_an_issuer_with_another_slash(

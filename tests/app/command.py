@@ -134,7 +134,10 @@ class Run:
 
     def wait_url(self) -> str:
         """The URL of its MCP endpoint, once its banner is out."""
-        return self.wait_line(r"^    at +(http://\S+)")[1]
+        base_url = self.wait_line(r"listens on (\S+)")[1]
+        self.wait_line("connect a client|a client starts")
+        [id, shown] = self.wait_line(r"^(\S+) +(?:ready|FAILED|waits|relayed|not asked) .*?(\w+://\S+|/mcp)?$").groups()
+        return shown if shown and "://" in shown else f"{base_url}{shown or f'/mcp/{id}'}"
 
     def write(self, *messages: Json, end: bool = False) -> None:
         assert self._popen.stdin is not None

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from conforming import command, conform, replay
+from in_process import inside
 
-__all__ = ["command", "conform", "replay"]
+__all__ = ["command", "conform", "inside", "replay"]

@@ -307,7 +307,7 @@ class Proxy(Process):
     def wait_ready(self) -> None:
         match = self.wait_line(r"listens on (https?://127\.0\.0\.1:([0-9]+))")
         self.base_url, self.port = match[1], int(match[2])
-        self.wait_line(r"for a client's configuration")
+        self.wait_line(r"connect a client: ")
 
     @property
     def url(self) -> str:

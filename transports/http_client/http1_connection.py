@@ -106,6 +106,7 @@ class Http1Connection(Connection):
             if exchange.is_abandoned:
                 return Step.CLOSE  # it arrived before the connection could be closed
         if data is None:
+            self._is_at_eof = True  # servers that want TLS often reset the connection
             return self._break_off("")
         if data:
             self._has_received = True

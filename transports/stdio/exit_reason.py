@@ -4,6 +4,7 @@ possible."""
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -50,6 +51,7 @@ INSTALLERS: Final[Mapping[str, str]] = {
     "docker": "install Docker",
 }
 
+_WINDOWS_PATH: Final = re.compile(r"[A-Za-z]:[\\/\s]|\\\\")
 _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -69,6 +71,13 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
     if cwd is not None and not os.path.isdir(cwd):
         return f"working directory {cwd!r} is not a folder; create it, or name another one"
     if isinstance(error, FileNotFoundError):
+        if _WINDOWS_PATH.match(program):
+            # Not as `repr` has it, which doubles each backslash.
+            return f"command '{_tidy(program)}' is a path of Windows; give the path of the program on this machine"
+        words = program.split()
+        if len(words) > 1:
+            apart = json.dumps(words, ensure_ascii=False)
+            return f"command {program!r} does not exist: it is read as one word; write its words apart, {apart}"
         if "/" in program:
             return f"command {program!r} does not exist, or what its #! line names; correct the path"
         if shutil.which(program, path=path) is not None:

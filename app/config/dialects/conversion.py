@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ...base.nearest import nearest
 from ...base.problem import Problem
 from .entries import Entry
 from .findings import Findings
@@ -22,6 +23,7 @@ from .variables import Variables
 
 ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _ID_MAX_CHARS: Final = 64
+_IN_ASCII: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
 _APP_TYPES: Final = ("builtin", "platform", "frontend", "inprocess", "internal", "extension", "inlinepython", "poci")
 """Types of servers that are a part of their client, as `keys.plain` has them."""
 _COMMENT: Final = ("_", "$", "//", "#")
@@ -123,7 +125,7 @@ class _Conversion:
                     if self._is_foreign(place, name):
                         self._findings.ignored.append(key)
                     else:
-                        self._findings.refuse_type(key, "a mapping of keys to values", value)
+                        self._findings.refuse_type(key, "keys with values", value)
                     continue
                 is_listed = place.kind.endswith("[]")
                 entry = Entry(name, key, value, self._client, is_listed=is_listed)
@@ -197,7 +199,7 @@ def _is_own(value: object, keys: Collection[str]) -> bool:
         return True  # a list of servers, or the text of $schema
     if not isinstance(value, dict):
         return False
-    return not value or any(isinstance(name, str) and difflib.get_close_matches(name, keys, n=1) for name in value)
+    return not value or any(isinstance(name, str) and nearest(name, keys) for name in value)
 
 
 def _ids(names: list[str], taken: set[str]) -> list[str]:
@@ -211,7 +213,7 @@ def _ids(names: list[str], taken: set[str]) -> list[str]:
             given.add(name)
             ids.append(name)
             continue
-        base = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:_ID_MAX_CHARS] or "server"
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", _ascii(name)).strip("-._")[:_ID_MAX_CHARS] or "server"
         id, count = base, 1
         while id in used:
             count += 1
@@ -219,3 +221,9 @@ def _ids(names: list[str], taken: set[str]) -> list[str]:
         used.add(id)
         ids.append(id)
     return ids
+
+
+def _ascii(name: str) -> str:
+    """Returns a name with letters in place of those with marks: a reader knows it again."""
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", name).translate(_IN_ASCII))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))

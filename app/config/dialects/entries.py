@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from .clients import Client
 from .findings import Findings
-from .keys import Meaning, key_of, nearest, plain
+from .keys import Meaning, key_of, nearest_key, plain
 
 _TIMES: Final = {"startup": Meaning.START_MS, "request": Meaning.CALL_MS}
 _TRUE_FALSE: Final = {"true": True, "false": False}
@@ -85,9 +85,9 @@ class Entry:
     ) -> Iterator[tuple[Meaning, Member]]:
         row = key_of(name)
         if row is None:
-            near = nearest(name)
+            near = nearest_key(name)
             if near is not None:
-                findings.refuse(at, f"{near} (the nearest known key)", "unknown key")
+                findings.refuse(at, "", "unknown key", f"did you mean {near}?")
             else:
                 findings.ignored.append(at)
             return

@@ -26,12 +26,12 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def refuse(self, key: str, expected: str, seen: str) -> None:
-        self.problems.append(Problem(key, expected, seen))
+    def refuse(self, key: str, expected: str, seen: str, fix: str = "") -> None:
+        self.problems.append(Problem(key, expected, seen, fix))
 
-    def refuse_type(self, key: str, expected: str, value: object) -> None:
+    def refuse_type(self, key: str, expected: str, value: object, fix: str = "") -> None:
         """Refuses a value for its type. The value itself is not shown: it may be a secret."""
-        self.refuse(key, expected, f"got {_kind(value)}")
+        self.refuse(key, expected, f"got {_kind(value)}", fix)
 
     def all_warnings(self) -> list[str]:
         """Returns the warnings. Ignored keys are one of them, however many there are."""
@@ -44,9 +44,9 @@ class Findings:
 
 def _kind(value: object) -> str:
     if value is None:
-        return "null"
+        return "no value (null)"
     if isinstance(value, dict):
-        return "a mapping"
+        return "keys with values"
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, bool):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 
+from ...base.nearest import nearest
 from .findings import Findings
 from .surroundings import Input
 
@@ -18,11 +18,11 @@ def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findin
         if isinstance(value, list):
             found |= {one.id: one for one in _listed(key, value, findings)}
         elif value is not None:
-            findings.refuse_type(key, "a list of mappings, each with an id", value)
+            findings.refuse_type(key, "a list, each entry with an id", value)
     for id in given:
         if id not in found:
-            near = difflib.get_close_matches(id, found, n=1)
-            known = f"{near[0]} (the nearest input)" if near else f"one of {', '.join(found)}" if found else "none"
+            near = nearest(id, found)
+            known = f"{near} (the nearest input)" if near else f"one of {', '.join(found)}" if found else "none"
             findings.refuse("--input", f"{known}, as the file describes them", f"got a value for {id!r}")
     return found
 
@@ -30,7 +30,7 @@ def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findin
 def _listed(key: str, entries: list[object], findings: Findings) -> Iterator[Input]:
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
-            findings.refuse(f"{key}[{i}]", "a mapping with an id that is text", "got another value")
+            findings.refuse(f"{key}[{i}]", "an entry with an id that is text", "got another value")
             continue
         options = entry.get("options")
         listed = [one.get("value") if isinstance(one, dict) else one for one in options or ()]

@@ -6,9 +6,10 @@ that is not in the table is the client's own and is left alone, unless it is nea
 
 from __future__ import annotations
 
-import difflib
 import enum
 from typing import Final, NamedTuple
+
+from ...base.nearest import ALIKE, nearest
 
 
 class Meaning(enum.Enum):
@@ -185,7 +186,6 @@ _BY_NAME: Final[dict[str, Key]] = {plain(name): row for row in KEYS for name in 
 _MEANT: Final[dict[str, str]] = {
     plain(name): name for row in KEYS if row.meaning is not Meaning.CLIENT for name in row.names
 }
-_NEARLY: Final = 0.85
 
 
 def key_of(name: str) -> Key | None:
@@ -193,7 +193,7 @@ def key_of(name: str) -> Key | None:
     return _BY_SPELLING.get(name) or _BY_NAME.get(plain(name))
 
 
-def nearest(name: str) -> str | None:
+def nearest_key(name: str) -> str | None:
     """Returns the key that a key outside the table was probably to be; None if it is the client's own."""
-    found = difflib.get_close_matches(plain(name), _MEANT, n=1, cutoff=_NEARLY)
-    return _MEANT[found[0]] if found else None
+    found = nearest(plain(name), _MEANT, similarity=ALIKE)
+    return _MEANT[found] if found else None

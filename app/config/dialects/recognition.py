@@ -66,7 +66,7 @@ def _places(document: Mapping[object, object]) -> Iterator[Place]:
             yield _place(name, "mcp_servers" if name == "mcp_servers" else "mcpServers", value)
         elif kind == "contextservers":
             yield _place(name, "context_servers", value)
-        elif kind == "servers" and (isinstance(value, dict) or _is_catalog(value)):
+        elif kind == "servers" and (_is_map_of_servers(value) or _is_catalog(value)):
             yield _place(name, "servers", value)
         elif kind == "registry" and isinstance(value, dict):
             yield _place(name, "registry", value)
@@ -108,6 +108,13 @@ def _is_server(value: object) -> bool:
 def _has_way(value: Mapping[object, object]) -> bool:
     rows = (key_of(name) for name in value if isinstance(name, str))
     return any(row is not None and row.meaning in _WAYS for row in rows)
+
+
+def _is_map_of_servers(value: object) -> bool:
+    """True for servers by name. Those of our own form have `upstream`, and stand in a list."""
+    if not isinstance(value, dict):
+        return False
+    return not any(isinstance(one, dict) and "upstream" in one for one in value.values())
 
 
 def _is_catalog(value: object) -> bool:

@@ -85,7 +85,7 @@ def _names(member: Member, findings: Findings) -> list[str]:
 def _add_filter(tools: _Selection, member: Member, findings: Findings) -> None:
     value = member.value
     if not isinstance(value, dict):
-        findings.refuse_type(member.key, "a mapping with mode and list, or with include and exclude", value)
+        findings.refuse_type(member.key, "the keys mode and list, or include and exclude", value)
         return
     listed = value.get("list") or []
     if listed:
@@ -112,7 +112,7 @@ def _add_tools(tools: _Selection, member: Member, client: Client, findings: Find
     elif isinstance(value, list):
         tools.add_include(member.key, _names(member, findings))
     elif not isinstance(value, dict):
-        findings.refuse_type(member.key, "a list of names, or a mapping of names to what holds for them", value)
+        findings.refuse_type(member.key, "a list of names, or names with what holds for them", value)
     else:
         for name, rule in value.items():
             at, is_on = f"{member.key}.{name}", rule

@@ -112,14 +112,15 @@ class UpstreamReader:
 
     def _texts(self, member: Member) -> list[str]:
         if not isinstance(member.value, list):
-            self._findings.refuse_type(member.key, "a list", member.value)
+            fix = 'write ["…"], one text for each word' if isinstance(member.value, str) else ""
+            self._findings.refuse_type(member.key, "a list", member.value, fix)
             return []
         return [self.text(f"{member.key}[{i}]", item) for i, item in enumerate(member.value)]
 
     def _mapping(self, member: Member) -> dict[str, str]:
         """Returns a mapping to texts. A name whose value is null is left out."""
         if not isinstance(member.value, dict):
-            self._findings.refuse_type(member.key, "a mapping of keys to values", member.value)
+            self._findings.refuse_type(member.key, "keys with values", member.value)
             return {}
         return {
             str(name): self.text(f"{member.key}.{name}", value)
@@ -330,7 +331,7 @@ class UpstreamReader:
     def _pass_headers(self, member: Member) -> list[str]:
         rules = member.value
         if not isinstance(rules, dict):
-            self._findings.refuse_type(member.key, "a mapping with enabled and whitelist", rules)
+            self._findings.refuse_type(member.key, "the keys enabled and whitelist", rules)
             return []
         if rules.get("enabled") is not True:
             return []

@@ -7,12 +7,12 @@ that looks like a variable stays: what is not known is an error.
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from ...base.nearest import nearest
 from .clients import Client
 from .surroundings import Input, Surroundings
 
@@ -162,8 +162,8 @@ class Variables:
         """Returns the value of an input in our form: given, that of a variable of its name, or entered."""
         asked = self._inputs.get(id)
         if asked is None:
-            near = difflib.get_close_matches(id, self._inputs, n=1)
-            known = f"{near[0]}, the nearest one" if near else "one of them, with an id"
+            near = nearest(id, self._inputs)
+            known = f"{near}, the nearest one" if near else "one of them, with an id"
             raise UnknownVariable(f"an input that inputs describes: {known}", f"got ${{input:{id}}}")
         given, environ = self._surroundings.inputs.get(id), self._surroundings.environ
         names = (id, variable_name(id), variable_name(id).lower())

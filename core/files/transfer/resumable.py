@@ -35,6 +35,7 @@ import msgspec
 from ...base.errors import LocalProtocolError
 from ...base.events import Cause, DraftOpening, Headers, Verb
 from ...base.ids import ChannelId
+from ...base.setting_names import LARGER_FILES
 from ...base.state_machine import Machine
 from ...base.storage import Append, Appended, Cease, Discard, Halt, StoredFile
 from ...state.context import ChannelRole, Context
@@ -264,7 +265,8 @@ class ResumableUploads(ChannelHandler):
         """Returns the refusal of a new upload; None if it may begin."""
         limits, length = self._context.limits, opening.length
         if length > limits.upload_size_max_bytes:
-            text = f"the file has {length} bytes, and a file may have at most {limits.upload_size_max_bytes}"
+            most = limits.upload_size_max_bytes
+            text = f"the file has {length} bytes, and a file may have at most {most}; {LARGER_FILES}"
             return Refusal(413, "file_too_large", text)
         if self._context.plan.require_sha256 and not opening.file.sha256:
             return Refusal(400, "sha256_required", "got no sha256 in Upload-Metadata, expected the file's SHA-256")

@@ -13,6 +13,7 @@ import msgspec
 from ...base.errors import LocalProtocolError
 from ...base.events import Cause, DownloadOpening, UploadOpening
 from ...base.ids import ChannelId
+from ...base.setting_names import LARGER_FILES
 from ...base.storage import Discard, Load, Loaded, Receive, Serve, StorageAnswer, UploadManifest
 from ...state.context import ChannelRole, Context
 from ...state.feature import ChannelHandler
@@ -111,7 +112,8 @@ class FileTransfers(ChannelHandler):
         total = self._total_max_bytes(account, files_max)
         if opening.raw is not None:
             if size > limits.upload_size_max_bytes:
-                text = f"the file has {size} bytes, and a file may have at most {limits.upload_size_max_bytes}"
+                most = limits.upload_size_max_bytes
+                text = f"the file has {size} bytes, and a file may have at most {most}; {LARGER_FILES}"
                 return Refusal(413, "file_too_large", text)
             if self._context.plan.require_sha256 and not opening.raw.sha256:
                 return Refusal(
@@ -119,6 +121,8 @@ class FileTransfers(ChannelHandler):
                 )
         if size > total + (overhead_max_bytes(files_max) if opening.raw is None else 0):
             text = f"the body has {size} bytes, and at most {total} bytes of files are taken"
+            if total == limits.upload_size_max_bytes * files_max:
+                text = f"{text}; {LARGER_FILES}"
             return Refusal(413, "request_too_large", text)
         return None
 

@@ -28,6 +28,10 @@ ABOUT_SESSION: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE)
 WORDS_MAX_CHARS: Final = 200
 """Characters of a refusal's body that a message repeats: a sentence or two."""
 
+_TITLE: Final = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
+_CREDENTIAL: Final = re.compile(r"\b(bearer|basic) \S|(token|key|secret|password)[\"']?\s*[=:]", re.IGNORECASE)
+"""Finds words that a credential may follow, which the server repeats."""
+
 _REASONS: Final = {
     End.DONE: "its reply ended without an answer",
     End.GONE: "it hung up",
@@ -54,6 +58,31 @@ def words_in(cause: Cause) -> str:
     if text.startswith("<"):
         return ""
     return clip(text)
+
+
+def first_words_in(cause: Cause) -> str:
+    """Returns what a refusal says to people, bounded as by `words_in`: the message of an error, in any JSON; the title
+    of a page; else the first line. Of a text that names a credential nothing is taken."""
+    text = words_in(cause)
+    body = cause.body.decode(errors="replace").strip() if cause.end is End.REFUSED else ""
+    if body.startswith("<"):
+        title = _TITLE.search(body)
+        text = clip(title[1]) if title is not None else ""
+    elif body.startswith("{") and error_in(cause) is None:
+        text = _message_in(body)
+    elif error_in(cause) is None:
+        text = clip(body.partition("\n")[0])
+    return "" if _CREDENTIAL.search(text) else text
+
+
+def _message_in(body: str) -> str:
+    """Returns the text of a JSON object that says what is wrong; "" if it has none."""
+    try:
+        members = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    found = (members.get(name) for name in ("message", "error_description", "detail", "error", "title"))
+    return next((clip(text) for text in found if isinstance(text, str) and text.strip()), "")
 
 
 def clip(text: str) -> str:

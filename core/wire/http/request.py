@@ -145,7 +145,7 @@ def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
         raise LocalProtocolError(f"got header name {name!r}, expected letters, digits and hyphens")
     encoded_name = encoded_name.lower()
     if encoded_name in PROTOCOL_HEADERS | FRAMING_HEADERS or encoded_name.startswith(MIRRORING):
-        raise LocalProtocolError(f"got header {name}, which is set for each request; expected others only")
+        raise LocalProtocolError(f"got header {name}, which is set for each request; leave it out")
     try:
         encoded = value.encode("latin-1")
     except UnicodeEncodeError:

@@ -68,7 +68,10 @@ _HINTS: Final = {
     404: "; is the path of its URL right?",
     405: "; is the path of its URL right?",
     426: "; is it a ws:// server?",
+    500: "; see the log of the server",
     501: "; is the path of its URL right?",
+    502: "; see the log of the server, or of the proxy before it",
+    504: "; see the log of the server, or of the proxy before it",
 }
 
 ENDED_ORDERLY: Final = Cause(End.DONE)

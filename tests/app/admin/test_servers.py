@@ -531,7 +531,7 @@ async def test_what_is_no_call_is_refused_by_name(body: bytes, named: str) -> No
 async def test_an_unknown_tool_is_not_found_and_not_called() -> None:
     async with proxy() as gateway:
         status, body = await call(gateway, "fly")
-        assert (status, body["error"]) == (404, "a has no tool 'fly'")
+        assert (status, body["error"]) == (404, "a has no tool 'fly'; GET /mcp/a/tools lists its tools")
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon", ""])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -173,3 +175,38 @@ def test_errors_that_nobody_catches_are_log_lines_too(format: str) -> None:
     else:
         heads = [line for line in lines if not line.startswith("    ")]
         assert [line.split()[1] for line in heads] == ["error", "critical"]
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize(("term", "in_place"), [("xterm", True), ("dumb", False)])
+def test_on_a_terminal_a_line_is_overwritten_in_place(
+    term: str, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines of the log come above it, and nothing of it is left at the end."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", term)
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        logs.set_up("info", "text")
+        assert logs.can_overwrite() is in_place
+        logs.show("starting a")
+        logging.getLogger("isthmus").handlers[0].flush()
+        logs.say("a line")
+        logging.getLogger("isthmus").handlers[0].flush()
+        logs.show("starting b")
+        logs.end_shown()
+        logging.getLogger("isthmus").handlers[0].flush()
+        logs.set_up("info", "json")
+        assert not logs.can_overwrite()
+    written = ""
+    with contextlib.suppress(OSError):  # all was read, and nobody can write
+        while True:
+            written += os.read(ours, 1000).decode()
+    os.close(ours)
+    written = written.replace("\r\n", "\n")
+    if not in_place:
+        assert written == "starting a\na line\nstarting b\n"
+        return
+    assert written.startswith("starting a\r\x1b[Ka line\nstarting a")
+    assert written.endswith("\r\x1b[K")
+    assert re.sub(r"[^\n]*\r\x1b\[K", "", written) == "a line\n"

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -38,9 +38,10 @@ from command import (
     until,
 )
 from each_row import each_row
+from in_process import Inside
 from isthmus.app.base import logs
 from isthmus.app.base.version import VERSION
-from isthmus.app.cli import checking, cli, serving
+from isthmus.app.cli import checking, serving
 from isthmus.app.cli.targets import id_of
 from isthmus.app.cli.version import EXTRAS
 from isthmus.app.commands import banner, demo, describe_eras
@@ -59,6 +60,7 @@ from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
 from isthmus.core.base.setting_names import OPTIONS
 from isthmus.core.upstream.era_detection import OTHER
 from isthmus.core.wire.http.origin import is_loopback
+from screens import cells_of, described, unwrapped
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parents[1] / "peers" / "two_eras.py"
@@ -84,30 +86,6 @@ COMMANDS = (
     "schema",
     "completion",
 )
-
-
-Inside = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Inside]:
-    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. Only for commands that
-    start nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(arguments)
-        assert isinstance(exited.value.code, int)
-        captured = capsys.readouterr()
-        return exited.value.code, captured.out.rstrip(), captured.err.strip()
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
 
 
 def configuration(folder: Path, servers: list[Json], **sections: Json) -> Path:
@@ -213,15 +191,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     "arguments, complaint",
     [
         ((), "COMMAND"),
-        (
-            ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'pin', 'conform', "
-            "'replay', 'vendor', 'check-driver', 'completion', 'demo', 'schema'",
-        ),
+        (("surf",), "isthmus: error: unknown command surf, expected one of serve, wrap, check, "),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
-        (("wrap", "npx"), "isthmus: got no URL; to wrap a command, write -- before it: isthmus wrap -- npx"),
         (("wrap", "npx", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "npx", "-y", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
@@ -307,11 +280,6 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
         (("wrap", "--allow-host", "http://a.test", "--", "cmd"), "got --allow-host 'http://a.test', expected a name"),
         (
-            ("serve",),
-            "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
-            "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
-        ),
-        (
             ("check",),
             "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
             "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
@@ -339,20 +307,21 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             ("wrap", "--server", "ftp://h"),
             "got the URL ftp://h, expected http(s)://…, sse+http(s)://…, ws(s)://… or un",
         ),
-        (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
-        (("serve", "isthmus.ini"), "isthmus.ini: got the ending '.ini', expected one of .yaml, .yml, .toml, .json"),
         (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),
         (("check", "--", "cmd"), "got a command after --, which `isthmus check` does not take"),
         (("demo", "--", "cmd"), "got a command after --, which `isthmus demo` does not take"),
         (("ps", "--", "cmd"), "got a command after --, which `isthmus ps` does not take"),
         (("start", "a", "--", "cmd"), "got a command after --, which `isthmus start` does not take"),
         (("stop",), "isthmus stop: error: the following arguments are required: ID"),
-        (("ps", "--url", "127.0.0.1:8932"), "got --url 127.0.0.1:8932, expected http(s)://HOST:PORT"),
         (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
         (("tasks", "--", "cmd"), "got a command after --, which `isthmus tasks` does not take"),
-        (("tasks", "surf"), "choose from 'list', 'show', 'cancel'"),
+        (("sevre",), "isthmus: error: unknown command sevre; the nearest is serve"),
+        (("https://user:word@host/",), "isthmus: error: got no command, expected one of serve, "),
+        (("wrap", "--alow-host", "h"), "isthmus wrap: error: unknown option --alow-host; the nearest is --allow-host"),
+        (("wrap", "--era", "statles"), "'stateless'); the nearest is stateless"),
+        (("tasks", "surf"), "error: unknown command surf, expected one of list, show, cancel"),
         (("tasks", "show"), "isthmus tasks show: error: the following arguments are required: ID"),
         (("tasks", "cancel", "0123456"), "got the id '0123456', expected the task's id, or at least its first 8 char"),
         (
@@ -459,20 +428,10 @@ def test_stdout_and_stderr_may_be_closed(tmp_path: Path) -> None:
 def test_a_screen_of_another_alphabet_gets_escapes() -> None:
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "café", env={"PYTHONIOENCODING": "ascii"}) as wrapped:
         wrapped.wait_url()
-        assert r"server  caf\xe9 1.2 (" in wrapped.stdout
+        assert r"server  caf\xe9 1.2" in wrapped.stdout
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
-
-
-def test_check_shows_the_output_of_a_server_that_did_not_start(tmp_path: Path) -> None:
-    shell = {"usage": "echo usage: FILE; exit 2", "slow": "echo listening on port 1 >&2; exec sleep 60"}
-    servers = [{"id": id, "upstream": {"command": ["sh", "-c", line]}} for id, line in shell.items()]
-    configuration(tmp_path, [{**server, "start_timeout_seconds": 1} for server in servers])
-    code, out, _ = run("check", cwd=tmp_path)
-    assert code == 1
-    assert "exited with code 2; it wrote what is no message: 'usage: FILE'\n" in out
-    assert "did not answer within 1 s of being started; last stderr: listening on port 1\n" in out
 
 
 def test_check_shows_the_response_of_a_server_of_another_transport(tmp_path: Path) -> None:
@@ -481,9 +440,11 @@ def test_check_shows_the_response_of_a_server_of_another_transport(tmp_path: Pat
         urls = {"sse": f"sse+http://{at}/mcp", "plain": f"http://{at}/ws"}
         configuration(tmp_path, [{"id": id, "upstream": {"url": url}} for id, url in urls.items()])
         code, out, _ = run("check", cwd=tmp_path)
+    out = unwrapped(out)
     assert code == 1
     assert "the server could not be connected to: got HTTP status 400, expected success; it says: got no Mcp-Ses" in out
-    assert out.count("over HTTP+SSE got HTTP status 426, expected success; is it a ws:// server?") == 1
+    told = out.partition("\n  profile ")[0]
+    assert told.count("over HTTP+SSE got HTTP status 426, expected success; is it a ws:// server?") == 1
 
 
 def test_check_says_what_is_wired(tmp_path: Path) -> None:
@@ -491,17 +452,36 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
     path = configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]}])
     code, out, err = run("check", cwd=tmp_path)
     assert (code, err) == (0, "")
+    table = [
+        "SERVER  STATE  SPEAKS            TOOLS",
+        f"box     ready  stdio {LATEST_LEGACY}      6  echo, ask, progress, wait and 2 more",
+        "",
+        "  box",
+        "    server  toolbox 1.2",
+        "    files   echo takes upload:// handles in text (from box_put_file)",
+    ]
     assert out.splitlines() == [
         f"{path.name}: valid, 1 server",
-        "  box",
-        f"    server  toolbox 1.2 (stdio, handshake era, revision {LATEST_LEGACY})",
-        "    tools   6: echo, ask, progress, wait, environment, die",
-        "    files   echo takes upload:// handles in text (from box_put_file)",
+        "",
+        *table,
+        "",
+        "clients of every revision can use these servers; details: isthmus check --eras",
+        "all is wired",
+        "next: isthmus serve",
+    ]
+    out = run("check", "--eras", str(path), cwd=tmp_path)[1]
+    assert out.splitlines() == [
+        f"{path}: valid, 1 server",
+        "",
+        *table,
+        f"    eras    handshake era, revision {LATEST_LEGACY}",
         *describe_eras.describe(
             ServerReport(id="box", eras={"handshake": LATEST_LEGACY}, declared=("resources", "tools"))
         ),
+        "",
         "what becomes of each thing that is not carried as it is: docs/eras.md",
         "all is wired",
+        f"next: isthmus serve {path}",
     ]
 
 
@@ -512,7 +492,8 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, eras: tuple[str, ...],
     other era."""
     upstream = {"command": [sys.executable, str(TWO_ERAS), *eras]} | ({} if era is None else {"era": era})
     configuration(tmp_path, [{"id": "a", "upstream": upstream}])
-    code, out, _ = run("check", cwd=tmp_path)
+    code, out, _ = run("check", "--eras", cwd=tmp_path)
+    out = unwrapped(out)
     found = [one for one in eras if era in (None, one)]
     if not found:
         assert code == 1
@@ -520,7 +501,8 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, eras: tuple[str, ...],
         return
     revisions = {"handshake": "handshake era, revision 2025-06-18", "stateless": "stateless era, revision 2026-07-28"}
     assert code == 0
-    assert f"    server  two-eras 1 (stdio, {'; '.join(revisions[one] for one in found)})\n" in out
+    assert f"    eras    {'; '.join(revisions[one] for one in found)}\n" in out
+    assert cells_of(out, "a")[1:3] == ["ready", f"stdio {max(revisions[one][-10:] for one in found)}"]
     own = {"handshake": "logging", "stateless": "completions"}
     assert f"    can     {', '.join(sorted(own[one] for one in found))}, tools (listChanged)\n" in out
     assert ("clients without sessions (2026-07-28) are translated" in out) == (found == ["handshake"])
@@ -559,27 +541,21 @@ def test_every_loss_is_listed_in_a_line_that_fits() -> None:
 
 
 def test_a_long_list_of_tools_is_cut() -> None:
-    upstream = Upstream(command=("x",))
-    for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
-        report = ServerReport(
-            id="a", name="n", version="1", eras={"handshake": "r"}, tools=tuple(f"t{i}" for i in range(count))
-        )
-        lines = banner.describe(Settings(), Server(id="a", upstream=upstream), report)
-        assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
-        assert lines[2].startswith(f"    tools   {shown}")
-        assert lines[2].endswith("t11 and 1 more") == (count == 13)
+    server, names = Server(id="a", upstream=Upstream(command=("x",))), [f"t{i}" for i in range(20)]
+    for count, shown in ((0, []), (2, ["t0, t1"]), (20, [f"{', '.join(names[:9])} and 11 more"])):
+        report = ServerReport(id="a", name="n", version="1", eras={"handshake": "r"}, tools=tuple(names[:count]))
+        row, *lines = described(Settings(), server, report)
+        assert row.split("  ") == ["ready", "stdio r", str(count), *shown]
+        assert lines == ["    server  n 1"]
 
 
 def test_long_names_are_cut() -> None:
     """A name of any length takes a part of a line; one of 60 characters is whole."""
     long, whole = "é" * 3000, "t" * 60
     report = ServerReport(id="a", name=long, version=long, eras={"handshake": "r"}, tools=(long, whole))
-    lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
+    lines = described(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
     cut = "é" * 59 + "…"
-    assert lines[1:3] == [
-        f"    server  {cut} {cut} (stdio, handshake era, revision r)",
-        f"    tools   2: {cut}, {whole}",
-    ]
+    assert lines == [f"ready  stdio r  2  {cut} and 1 more", f"    server  {cut} {cut}"]
 
 
 def test_hidden_tools_are_counted_and_not_named() -> None:
@@ -589,9 +565,9 @@ def test_hidden_tools_are_counted_and_not_named() -> None:
         id="a", upstream=Upstream(command=("x",)), tools=ToolFilter(include=("get_*",)), adapters=(adapter,)
     )
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "get_a", "drop", "wipe"))
-    assert "    tools   1: get_a (2 hidden)" in banner.describe(Settings(), server, report)
+    assert described(Settings(), server, report)[0] == "ready  stdio r  1  get_a (2 hidden)"
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("drop",))
-    assert "    tools   none (1 hidden)" in banner.describe(Settings(), server, report)
+    assert described(Settings(), server, report)[0] == "ready  stdio r  0  (1 hidden)"
 
 
 SCHEMAS: dict[str, object] = {
@@ -633,7 +609,7 @@ def test_patterns_and_several_arguments_are_held_against_the_tools(
 def test_the_handling_of_files_of_each_tool_is_described() -> None:
     server = Server(id="a", upstream=Upstream(command=("x",)), files="auto")
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "read"))
-    lines = [line for line in banner.describe(Settings(), server, report) if line.startswith("    files ")]
+    lines = [line for line in described(Settings(), server, report) if line.startswith("    files ")]
     assert lines == [
         "    files   auto: every tool takes handles in any argument (from a_put_file)",
         "    files   auto: every tool makes artifact:// resources of files it names or changes in the session's folders"
@@ -641,10 +617,10 @@ def test_the_handling_of_files_of_each_tool_is_described() -> None:
     ]
     server = Server(id="a", upstream=server.upstream, files=Files(rewrite_text=False, inline_text_bytes=0))
     settings = Settings(uploads=Uploads(enabled=False))
-    lines = [line for line in banner.describe(settings, server, report) if line.startswith("    files ")]
+    lines = [line for line in described(settings, server, report) if line.startswith("    files ")]
     assert "uploads.enabled is switched off" in lines[0] and lines[1].endswith("session's folders")
     settings = Settings(artifacts=Artifacts(enabled=False))
-    assert "artifacts.enabled is switched off" in "".join(banner.describe(settings, server, report))
+    assert "artifacts.enabled is switched off" in "".join(described(settings, server, report))
 
 
 @pytest.mark.parametrize(
@@ -682,10 +658,10 @@ def test_a_tool_of_its_own_offer_or_rate_that_is_misspelt_is_named() -> None:
         "rate_limits[1].tools names putt, and this server has no such tool; the nearest is put",
     ]
     assert misfits(server, report) == wrong
-    assert banner.describe(Settings(), server, report)[-4:] == [
+    assert described(Settings(), server, report)[-4:] == [
         "    limits  1 call of all callers per 60 s for all tools",
         "    limits  10 calls per 0.5 s for put, get_*, putt",
-        *(f"    WARNING {line}" for line in wrong),
+        *(f"WARNING a: {line}" for line in wrong),
     ]
 
 
@@ -852,16 +828,17 @@ def test_a_server_that_waits_for_clients_credentials_has_not_failed(
     pass_headers: tuple[str, ...], status: int, waits: bool
 ) -> None:
     server = Server(id="a", upstream=Upstream(url="http://h", pass_headers=pass_headers))
-    lines = banner.describe(Settings(), server, ServerReport(id="a", problem="no", status=status))
-    assert ("FAILED" in lines[1]) is not waits
-    assert ("answers only clients with credentials of their own" in lines[1]) is waits
+    row, line = described(Settings(), server, ServerReport(id="a", problem="no", status=status))
+    assert row.split("  ")[0] == ("waits" if waits else "FAILED")
+    assert ("FAILED" in line) is not waits
+    assert ("answers only clients with credentials of their own" in line) is waits
 
 
 def test_a_server_may_be_without_name_and_version() -> None:
     for name, version, shown in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
         report = ServerReport(id="a", name=name, version=version, eras={"handshake": "r"})
-        lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
-        assert lines[1] == f"    server  {shown} (stdio, handshake era, revision r)"
+        lines = described(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
+        assert lines[1] == f"    server  {shown}"
 
 
 def test_switched_off_features_are_named() -> None:
@@ -873,18 +850,18 @@ def test_switched_off_features_are_named() -> None:
     server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(consumer, producer, unlisted, ignored))
     report = ServerReport(id="a", tools=("t", "u"))
 
-    def described(settings: Settings) -> list[str]:
-        return [line.removeprefix("    files   ") for line in banner.describe(settings, server, report)[3:]]
+    def files(settings: Settings) -> list[str]:
+        return [line.removeprefix("    files   ") for line in described(settings, server, report)[2:]]
 
     takes_line = "t, u take upload:// handles in p (from a_put_file)"
     off_line = "t: files are not taken in, persist is switched off"
     unlisted_line = "t makes artifacts, not listed as resources (o)"
-    assert described(Settings()) == [takes_line, "t, u make artifact:// resources (o)", unlisted_line, off_line]
-    assert described(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
+    assert files(Settings()) == [takes_line, "t, u make artifact:// resources (o)", unlisted_line, off_line]
+    assert files(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
         "t, u make artifacts, not listed as resources (o)",
         unlisted_line,
     ]
-    assert described(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
+    assert files(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
         "t, u: handles are not taken, uploads.enabled is switched off",
         "t, u: files are not taken in, artifacts.enabled is switched off",
         *["t: files are not taken in, artifacts.enabled is switched off"] * 2,
@@ -965,36 +942,14 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     ]
     code, out, err = run("check", str(configuration(tmp_path, servers)))
     assert (code, err) == (1, "")  # the failure is reported once
-    lacks = "WARNING artifact_producer names the"
+    assert max(len(line) for line in out.splitlines() if str(tmp_path) not in line) <= 80
+    out = unwrapped(out)
+    lacks = "WARNING box: artifact_producer names the"
     assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
     assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
     assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
     assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
-    assert out.endswith("not all is wired: see above")
-
-
-@pytest.mark.parametrize("command", ["check", "serve"])
-@pytest.mark.parametrize(
-    "document, complaint",
-    [
-        ({"servers": []}, "servers: no server here or in mcpServers, expected at least one server"),
-        ({"servers": [{"id": "a", "upstream": {"comand": ["x"]}}]}, r"servers\[0\].upstream.*comand.*command"),
-        ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
-        (
-            {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
-            r"servers\[0\].upstream: got header Host, which is set for each request",
-        ),
-    ],
-)
-def test_a_bad_configuration_is_named_with_file_and_key(
-    document: Json, complaint: str, command: str, tmp_path: Path, inside: Inside
-) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(document))
-    code, out, err = inside(command, str(path))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"isthmus: {path}: ")
-    assert re.search(complaint, err)
+    assert "\nnot all is wired: see above\nnext, once it is mended: isthmus check " in out
 
 
 # --- wrap and serve -------------------------------------------------------------------------------------------------
@@ -1006,16 +961,15 @@ def test_wrap_serves_a_command() -> None:
         url = wrapped.wait_url()
         base_url = url.removesuffix("/mcp")
         paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])
-        start = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"command".*)')[1])
         assert re.search(rf"^isthmus \S+ listens on {base_url}$", wrapped.stdout, re.MULTILINE)
-        assert "server  mybox 1.2 (stdio, handshake era, revision " in wrapped.stdout
+        assert "    server  mybox 1.2\n" in wrapped.stdout
+        assert cells_of(wrapped.stdout, "toolbox.py")[1:] == ["ready", f"stdio {LATEST_LEGACY}", "6", url]
+        assert wrapped.wait_line("connect a client: (.*)")[1] == f"isthmus connect-info cursor --url {base_url}"
         assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
-        [entry] = start["mcpServers"].values()
-        assert [entry["command"], *entry["args"]] == [str(ISTHMUS), "wrap", "--listen", "stdio", url]
         session = Session(url)
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
-        assert wrapped.stderr == ""
+        wrapped.wait_line(r"info    toolbox.py: tools/call environment ok in \S+ ms \(t 0, \w{6}\)$", "stderr")
 
 
 def test_wrap_passes_on_what_it_does_not_inspect() -> None:
@@ -1026,23 +980,22 @@ def test_wrap_passes_on_what_it_does_not_inspect() -> None:
             session = Session(outer.wait_url())
             assert session.call("echo", text="hi") == "mybox says hi"
             assert f"    server  transparent, at {url}\n" in outer.stdout
-            assert outer.stderr == ""
+            assert outer.stderr == "", "what is not inspected is not told"
 
 
 def test_what_speaks_websocket_alone_is_shown_with_such_a_url() -> None:
     with Run("wrap", *ANY_PORT, "--no-inspect", "ws://127.0.0.1:1/ws") as wrapped:
-        url = wrapped.wait_line(r"^    at +(ws://127\.0\.0\.1:\d+/mcp)$")[1]
+        url = wrapped.wait_line(r"^127.0.0.1-1 .* (ws://127\.0\.0\.1:\d+/mcp)$")[1]
         assert json.loads(wrapped.wait_line(r'(\{"mcpServers".+"url".+)')[1]) == {
             "mcpServers": {"127.0.0.1-1": {"url": url}}
         }
-        assert wrapped.wait_line(r'"--listen","stdio","(ws:[^"]+)"')[1] == url
 
 
 def test_wrap_hides_tools() -> None:
     options = ["--include-tool", "e*", "--include-tool", "ask", "--exclude-tool", "environment"]
     with Run("wrap", *ANY_PORT, *options, "--", *TOOLBOX) as wrapped:
         session = Session(wrapped.wait_url())
-        assert "tools   2: echo, ask (4 hidden)" in wrapped.stdout
+        assert cells_of(wrapped.stdout, "toolbox.py")[3] == "2"
         assert session.call("echo", text="hi") == "toolbox says hi"
         refused = session.post(call_message(2, "environment"))
         assert refused["error"] == {"code": -32602, "message": "Unknown tool: environment"}
@@ -1058,19 +1011,18 @@ def test_wrap_refuses_an_empty_name_of_a_tool(inside: Inside) -> None:
 def test_what_to_paste_names_the_program_in_full(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program's full path is shown, however it was started."""
     monkeypatch.setattr(sys, "argv", [program])
-    assert banner._own_path() == str(ISTHMUS)
+    assert banner.own_path() == str(ISTHMUS)
 
 
 def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
     known = {"host": "0.0.0.0", "port": 0, "public_base_url": "https://mcp.example/x"}
     path = configuration(tmp_path, [{"id": "a", "upstream": {"command": TOOLBOX}}], core=known)
     with Run("serve", "--allow-anonymous", str(path)) as served:
-        base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
+        served.wait_line(r"^isthmus \S+ listens on http://127\.0\.0\.1:\d+$")
         served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
-        served.wait_line("^WARNING other machines may call: each call of an anonymous client without sessions")
-        assert served.wait_url() == f"{base_url}/mcp"
-        for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
-            assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"
+        served.wait_line("^WARNING reachable from other machines: an anonymous client of revision")
+        assert served.wait_url() == "https://mcp.example/x/mcp"
+        assert served.wait_line(r'"url":"(.*?)"')[1] == "https://mcp.example/x/mcp"
 
 
 @pytest.mark.parametrize(
@@ -1108,7 +1060,7 @@ def test_a_missing_command_is_reported() -> None:
     """The failure is shown on the screen and to every client; the proxy goes on."""
     with Run("wrap", *ANY_PORT, "--", "nosuchcommand") as wrapped:
         url = wrapped.wait_url()
-        failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
+        failed = unwrapped(wrapped.stdout)
         assert "command 'nosuchcommand' not found on PATH; install it or give the full path" in failed
         for _ in range(2):
             message = Session(url).hello["error"]["message"]
@@ -1119,11 +1071,13 @@ def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
     """A hint names the variable that it asks for, and the option that hands it on."""
     dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key; set THE_KEY', file=sys.stderr); sys.exit(7)"
     with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying, env={"THE_KEY": "s3cret"}) as wrapped:
-        failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
+        wrapped.wait_url()
+        failed = unwrapped(wrapped.stdout)
         assert "exited with code 7" in failed
         assert "no license key" in failed
-        assert failed.endswith("; hint: THE_KEY is set here, but not handed on: use --env THE_KEY")
+        assert "; hint: THE_KEY is set here, but not handed on: use --env THE_KEY\n" in failed
         assert wrapped.stderr == ""  # the failure is reported once
+        assert "no server works yet: " in wrapped.stdout
         assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
         wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")
         wrapped.signal(signal.SIGTERM)
@@ -1154,10 +1108,9 @@ def test_a_server_can_neither_control_our_terminal_nor_forge_a_line(is_refusing:
     """The server writes controls in its name, version, tools and errors, on stderr, and between messages."""
     shared = ("--log-format", format, "--log-level", "debug")
     arguments = ("refusing",) if is_refusing else ()
-    listed = ("--include-tool", "*")
-    with Run("wrap", *shared, *ANY_PORT, *listed, "--", sys.executable, "-c", EVIL, *arguments) as wrapped:
-        wrapped.wait_line("FAILED  .*nice.*forged" if is_refusing else r"tools   1: nice\\x1b\]0;title\\x07")
+    with Run("wrap", *shared, *ANY_PORT, "--", sys.executable, "-c", EVIL, *arguments) as wrapped:
         session = Session(wrapped.wait_url())
+        wrapped.wait_line("FAILED  .*nice" if is_refusing else r"server  nice\\x1b\]0;title\\x07")
         session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
         wrapped.wait_line("no message.*forged", "stderr")
         wrapped.signal(signal.SIGTERM)
@@ -1239,7 +1192,7 @@ def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, 
         assert busy.run.wait_exit() == 0
         until(lambda: busy.answers, "the call is answered")
         assert list(busy.answers) == ["waited"]
-        assert busy.run.stderr == ""
+        assert {line.split()[1] for line in busy.run.stderr.splitlines()} == {"info"}
         assert not is_alive(busy.child)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
 
@@ -1359,7 +1312,8 @@ def test_the_demo_shows_every_step() -> None:
     steps = re.findall(r"^(\d)\. ", out, re.MULTILINE)
     assert steps == ["1", "2", "3", "4", "5", "6", "7"]
     assert "isthmus.txt has 9 words" in out
-    assert out.endswith("done: the file crossed over, and its report crossed back")
+    assert "\ndone: the file crossed over, and its report crossed back\nnext, " in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_a_demo_that_fails_says_where(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1399,7 +1353,7 @@ def test_json_logs_are_json() -> None:
         assert it.wait_exit() == 0
         lines = [json.loads(line) for line in it.stderr.splitlines()]
     assert {"at", "level", "logger", "message"} <= set(lines[0])
-    assert {line["level"] for line in lines} == {"info", "warning"}
+    assert {"info", "warning"} <= {line["level"] for line in lines}
     assert any("broken ☂" in line["message"] for line in lines)
 
 
@@ -1416,7 +1370,6 @@ def test_logs_hold_no_payload_and_no_secret(tmp_path: Path) -> None:
         path = configuration(tmp_path, servers, storage={"root": str(tmp_path / "data")})
         with Run("serve", "--log-level", "debug", str(path)) as served:
             base_url = served.wait_line(r"listens on (\S+)$")[1]
-            served.wait_line("mcpServers")
             sessions = [Session(f"{base_url}/mcp/{id}") for id in ("far", "near")]
             for session in sessions:
                 assert payload in session.call("echo", text=payload)

@@ -45,7 +45,7 @@ def run(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
         (("login", "--device", "--port", "5", "notes"), "got --device with --paste or --port"),
         (("login", "notes", "--", "x"), "got a command after --"),
         (("logout", "files"), "files has no http or ws URL"),
-        (("auth", "show"), "choose from"),
+        (("auth", "show"), "unknown command show, expected one of ls, "),
         (("auth", "export"), "FILE"),
         (("auth", "export", "logins"), "no terminal to ask for a passphrase on: set ISTHMUS_EXPORT_KEY"),
         (("auth", "import", "logins"), "no terminal to ask for a passphrase on: set ISTHMUS_EXPORT_KEY"),

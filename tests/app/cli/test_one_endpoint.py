@@ -35,7 +35,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def served(file: Path) -> Iterator[Run]:
     with Run("serve", "--quiet-start", "--all", str(file)) as started:
-        started.wait_line("^or, for a client")
+        started.wait_line("^connect a client")
         yield started
 
 
@@ -51,7 +51,7 @@ def test_the_url_of_the_one_endpoint_is_said_first(served: Run) -> None:
     assert second == "  without web, which has inspect: false"
     assert third.startswith("isthmus ") and third.endswith(f" listens on {url.removesuffix('/mcp')}")
     assert f'{{"mcpServers":{{"isthmus":{{"url":"{url}"}}}}}}' in served.stdout
-    assert "    at " not in served.stdout
+    assert "/mcp/notes" not in served.stdout
 
 
 def test_all_servers_are_used_at_that_url_and_each_keeps_its_own(served: Run) -> None:

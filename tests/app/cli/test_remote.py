@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 from command import Json, Run, run
-from isthmus.app.commands import http_client
+from isthmus.app.commands import server_status
+from isthmus.app.commands.http_client import duration
+from isthmus.core.base.revisions import LATEST_LEGACY
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 ANY_PORT = ("--listen", "127.0.0.1:0")
@@ -43,16 +45,16 @@ def rows(out: str) -> list[list[str]]:
 
 def test_the_table_and_the_orders(tmp_path: Path) -> None:
     with gateway(tmp_path) as url:
-        heads, box, broken = rows(run("ps", "--url", url)[1])
-        assert heads[:4] + heads[-1:] == ["ID", "KIND", "ERAS", "STATE", "LAST ERROR"]
-        assert box[:6] + box[7:] == ["box", "pipe", "handshake", "idle", "0", "0", "-", "1", "0", "0", "-"]
-        assert broken[:4] + broken[8:10] == ["broken", "pipe", "-", "failed", "1", "1"]
-        assert broken[-1].startswith("command '/nonexistent' does not exist") and broken[-1].endswith("…")
+        heads, box, broken, _, error, *_ = rows(run("ps", "--url", url)[1])
+        assert heads == ["ID", "STATE", "SPEAKS", "SESSIONS", "CALLS", "UPTIME", "STARTS", "FAILURES"]
+        assert box == ["box", "idle", f"stdio {LATEST_LEGACY}", "0", "0", "-", "1", "0"]
+        assert broken == ["broken", "failed", "stdio", "0", "0", "-", "1", "1"]
+        assert error[0].startswith("broken: command '/nonexistent' does not exist")
 
         assert run("start", "box", "--url", url) == (0, "box runs", "")
         row = rows(run("ps", "--url", f"{url}/")[1])[1]
-        assert row[2:6] == ["handshake", "running", "1", "0"]
-        assert row[6].isdigit() and re.fullmatch(r"\d+s", row[7])
+        assert row[1:5] == ["running", f"stdio {LATEST_LEGACY}", "1", "0"]
+        assert re.fullmatch(r"\d+s", row[5])
         assert run("start", "box", "--url", url) == (1, "", "isthmus: box is running already")
         assert run("restart", "box", "--url", url) == (0, "box runs again", "")
         assert run("stop", "box", "--url", url) == (0, "box is stopped", "")
@@ -69,16 +71,16 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
 
 def test_each_url_of_a_server_has_a_row() -> None:
     urls = [{"name": "https://a", "state": "ill", "sessions": 2, "failures": 1, "last_error": "no route"}]
-    table = http_client.table([{"name": "box", "state": "running", "urls": urls}, {"name": "other", "state": "idle"}])
-    heads, box, url, other = (re.split(r" {2,}", line.strip()) for line in table.splitlines())
+    table = server_status.table([{"name": "box", "state": "running", "urls": urls}, {"name": "other", "state": "idle"}])
+    heads, box, url, other, _, error = (re.split(r" {2,}", line.strip()) for line in table.splitlines())
     assert len(heads) == len(box) == len(url) == len(other)
     assert {name: cell for name, cell in zip(heads, url, strict=True) if cell != "-"} == {
         "ID": "https://a",
         "STATE": "ill",
         "SESSIONS": "2",
         "FAILURES": "1",
-        "LAST ERROR": "no route",
     }
+    assert error == ["https://a: no route"]
 
 
 def test_the_tokens_of_a_caller_are_revoked(tmp_path: Path) -> None:
@@ -106,9 +108,9 @@ def test_the_tokens_of_a_caller_are_revoked(tmp_path: Path) -> None:
 def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:
     path = tmp_path / "http"
     with Run("wrap", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
-        wrapped.wait_line("at      /mcp")
+        wrapped.wait_line(" /mcp$")
         for url in (f"unix:{path}", f"unix://{path}"):
-            assert rows(run("ps", "--url", url)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
+            assert rows(run("ps", "--url", url)[1])[1][:3] == ["toolbox.py", "idle", f"stdio {LATEST_LEGACY}"]
         assert run("start", "toolbox.py", "--url", f"unix:{path}")[0] == 0
     gone = f"unix:{tmp_path}/gone"
     wanted = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
@@ -131,7 +133,11 @@ def test_a_wrapped_server_is_looked_after_as_well() -> None:
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"ISTHMUS_TOKEN": TOKEN}) as wrapped:
         url = wrapped.wait_url().removesuffix("/mcp")
         assert run("ps", "--url", url)[0] == 1
-        assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
+        assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:3] == [
+            "toolbox.py",
+            "idle",
+            f"stdio {LATEST_LEGACY}",
+        ]
         assert TOKEN not in wrapped.stdout + wrapped.stderr
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as wrapped:
         url = wrapped.wait_url().removesuffix("/mcp")
@@ -215,27 +221,14 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
         "state": "running",
         "status": "stopping",
         "eras": {"handshake": "2025-11-25", "stateless": None},
-        "pids": [1, 22],
         "uptime_s": 3725.9,
-        "last_error": "x" * 99,
+        "last_error": "x\x1b",
         "sessions": 0,
     }
-    _, first, second = rows(http_client.table([bare, odd]))
-    assert first == ["-", "-", "-", "idle", *["-"] * 8]
-    assert second == [
-        r"a\x1b[31m",
-        "-",
-        "handshake,stateless",
-        "stopping",
-        "0",
-        "-",
-        "1,22",
-        "1h 2m",
-        "-",
-        "-",
-        "-",
-        "x" * 59 + "…",
-    ]
+    _, first, second, _, error = rows(server_status.table([bare, odd]))
+    assert first == ["-", "idle", "-", *["-"] * 5]
+    assert second == [r"a\x1b[31m", "stopping", "- 2025-11-25", "0", "-", "1h 2m", "-", "-"]
+    assert error == [r"a\x1b[31m: x\x1b"]
 
 
 @pytest.mark.parametrize(
@@ -243,4 +236,4 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
     [(0, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90_061, "1d 1h"), (864_000, "10d 0h")],
 )
 def test_times_are_shown_in_two_units(seconds: float, text: str) -> None:
-    assert http_client.duration(seconds) == text
+    assert duration(seconds) == text

@@ -18,6 +18,7 @@ from isthmus.app.commands.check_adapters import names_tools
 from isthmus.app.config.file_settings import UploadConsumerAdapter
 from isthmus.app.config.settings import Server, ServerTasks, Settings, ToolFilter, Upstream
 from isthmus.app.runtime.probe import ServerReport
+from screens import cells_of, described, unwrapped
 
 TWO_ERAS = [sys.executable, str(Path(__file__).parents[1] / "peers" / "two_eras.py")]
 ANY_PORT = ("--listen", "127.0.0.1:0")
@@ -32,11 +33,8 @@ KINDS: dict[tuple[str, ...], list[str]] = {
 }
 """The requests to a server of each kind at start, in order. A process begins with `start`."""
 
-SHOWN = {
-    "handshake": "handshake era, revision 2025-06-18",
-    "stateless": "stateless era, revision 2026-07-28",
-}
-MISFIT = "WARNING tools.include names echo, and this server has no such tool"
+SHOWN = {"handshake": "2025-06-18", "stateless": "2026-07-28"}
+MISFIT = "WARNING {}: tools.include names echo, and this server has no such tool"
 
 
 def tag(kind: tuple[str, ...]) -> str:
@@ -46,27 +44,23 @@ def tag(kind: tuple[str, ...]) -> str:
 def asked(kind: tuple[str, ...], mode: str) -> list[str]:
     if mode == "quiet":
         return []
-    if mode == "default" and kind[0] == "http":
-        return KINDS[kind]
     *begin, last = KINDS[kind]
     return [*begin, "tools/list", last] if last == "DELETE" else [*begin, last, "tools/list"]
 
 
-def summary(kind: tuple[str, ...], mode: str) -> list[str]:
-    """The lines about a server that do not depend on the command."""
+def summary(kind: tuple[str, ...], mode: str, id: str) -> list[str]:
+    """The row of a server without its ends, and its warning."""
     transport, *eras = kind
     if mode == "quiet":
-        return [f"server  not asked ({transport})"]
+        return ["not asked", transport, "-"]
     found = eras[0] if transport == "stdio" else eras[-1]
-    lines = [f"server  two-eras 1 ({transport}, {SHOWN[found]})"]
-    return lines if mode == "default" else [*lines, "tools   none", MISFIT]
+    cells = ["ready", f"{transport} {SHOWN[found]}", "0"]
+    return cells if mode == "default" else [*cells, MISFIT.format(id)]
 
 
 def lines_of(screen: str, id: str) -> list[str]:
-    """The lines about one server, without addresses."""
-    _, *rest = screen.split(f"\n  {id}\n")
-    lines = [line.strip() for line in rest[0].split("\n\n")[0].splitlines()]
-    return [line for line in lines if line.split(" ")[0] in ("server", "tools", "WARNING", "FAILED")]
+    lines = unwrapped(screen).splitlines()
+    return [*cells_of(screen, id)[1:4], *(line for line in lines if line.startswith(f"WARNING {id}: "))]
 
 
 class Peer:
@@ -118,10 +112,10 @@ def test_a_wrapped_server_is_asked_what_the_summary_needs(kind: tuple[str, ...],
     process get its lists while it starts."""
     options = {"default": [], "named": ["--include-tool", "echo"], "quiet": ["--quiet-start"]}[mode]
     with peer(kind, tmp_path) as server, Run("wrap", *ANY_PORT, *options, *server.target) as wrapped:
-        paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])
-        [id] = paste["mcpServers"]
+        wrapped.wait_url()
+        id = wrapped.wait_line("^(\\S+) +(ready|not asked)")[1]
         until(lambda: server.seen == asked(kind, mode), f"it is asked all of that: {server.seen}")
-        assert lines_of(wrapped.stdout, id) == summary(kind, mode)
+        assert lines_of(wrapped.stdout, id) == summary(kind, mode, id)
         end(wrapped)
         assert server.seen == asked(kind, mode)
 
@@ -136,11 +130,11 @@ def test_each_server_of_a_gateway_is_asked_what_the_summary_needs(mode: str, tmp
         path.write_text(json.dumps({"core": {"port": 0}, "servers": servers}))
         options = ["--quiet-start"] if mode == "quiet" else []
         served = stack.enter_context(Run("serve", *options, str(path), cwd=tmp_path))
-        served.wait_line('"command"')
+        served.wait_line("connect a client")
         expected = {tag(kind): asked(kind, mode) for kind in KINDS}
         until(lambda: {id: each.seen for id, each in peers.items()} == expected, "each is asked all of that")
         for kind in KINDS:
-            assert lines_of(served.stdout, tag(kind)) == summary(kind, mode)
+            assert lines_of(served.stdout, tag(kind)) == summary(kind, mode, tag(kind))
         assert "    off  " not in served.stdout, "a configuration says what is on"
         end(served)
         assert {id: each.seen for id, each in peers.items()} == expected
@@ -203,8 +197,9 @@ def test_tools_are_asked_for_if_a_setting_about_them_is_checked(server: Server, 
 )
 def test_the_summary_of_a_wrapped_server_says_what_is_off(options: list[str], line: str | None) -> None:
     with Run("wrap", *ANY_PORT, *options, "--", *TWO_ERAS, "handshake") as wrapped:
-        wrapped.wait_line('"command"')
-        assert [each for each in wrapped.stdout.splitlines() if each.startswith("    off")] == ([line] if line else [])
+        wrapped.wait_line("connect a client")
+        lines = unwrapped(wrapped.stdout).splitlines()
+        assert [each for each in lines if each.startswith("    off")] == ([line] if line else [])
 
 
 def test_nothing_is_said_to_be_off_that_is_on_or_cannot_be_on() -> None:
@@ -218,7 +213,7 @@ def test_nothing_is_said_to_be_off_that_is_on_or_cannot_be_on() -> None:
 def test_tools_that_were_not_asked_for_are_not_counted() -> None:
     """None asked for is not none found."""
     server = Server(id="a", upstream=Upstream(url="http://h/"), tools=ToolFilter(include=("t",)))
-    for tools, shown in ((None, []), ((), ["    tools   none"]), (("t",), ["    tools   1: t"])):
-        lines = banner.describe(Settings(), server, ServerReport(id="a", eras={"handshake": "r"}, tools=tools))
-        assert [line for line in lines if line.startswith("    tools")] == shown
+    for tools, shown in ((None, ["-"]), ((), ["0"]), (("t",), ["1", "t"])):
+        lines = described(Settings(), server, ServerReport(id="a", eras={"handshake": "r"}, tools=tools))
+        assert lines[0].split("  ")[2:] == shown
         assert any("WARNING" in line for line in lines) is (tools == ())

@@ -20,6 +20,7 @@ from cryptography import x509
 from issuing import Authority
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
+from screens import unwrapped
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -279,6 +280,9 @@ def test_check_and_serve_say_what_is_wrong_with_a_file(tmp_path: Path, authority
     assert (code, "all is wired" in stdout) == (0, True)
     authority.server("server", lasts_s=-60)
     code, stdout, _ = run("check", str(config), cwd=tmp_path)
-    assert (code, f"WARNING core.tls.certificate {tmp_path}/server.pem has expired on " in stdout) == (1, True)
+    assert (code, f"WARNING core.tls.certificate {tmp_path}/server.pem has expired on " in unwrapped(stdout)) == (
+        1,
+        True,
+    )
     code, _, stderr = run("serve", str(config), cwd=tmp_path)
     assert (code, f"isthmus: core.tls.certificate {tmp_path}/server.pem has expired on " in stderr) == (1, True)

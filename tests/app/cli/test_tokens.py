@@ -12,6 +12,7 @@ import pytest
 from command import PATIENCE_S, Run, run
 from isthmus.app.config.load import loads
 from isthmus.core.access.static_tokens import digest_of
+from screens import unwrapped
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 
@@ -59,12 +60,12 @@ def test_serve_and_check_say_what_is_missing_before_other_machines_may_call(tmp_
     code, _, error = run("serve", str(path))
     assert (code, said in error) == (1, True)
     code, shown, _ = run("check", str(path))
-    assert (code, f"WARNING {said}" in shown) == (1, True)
+    assert (code, f"WARNING {said}" in unwrapped(shown)) == (1, True)
 
 
 def test_wrap_makes_a_token_where_other_machines_may_call() -> None:
     with Run("wrap", "--listen", "0.0.0.0:0", "--", *TOOLBOX) as wrapped:
-        token = wrapped.wait_line(r'"Authorization":"Bearer (ist_\w+)"')[1]
+        token = wrapped.wait_line(r"each caller has to show this token: Authorization: Bearer (ist_\w+)$")[1]
         base_url = wrapped.wait_line(r"listens on (http://127\.0\.0\.1:\d+)$")[1]
         assert [status_of(f"{base_url}/servers", text) for text in ("", token[:-1], token)] == [401, 401, 200]
         assert "nobody is asked" not in wrapped.stdout
@@ -74,6 +75,8 @@ def test_wrap_asks_for_the_token_of_the_environment_there() -> None:
     with Run("wrap", "--listen", "0.0.0.0:0", "--", *TOOLBOX, env={"ISTHMUS_TOKEN": "known-here"}) as wrapped:
         base_url = wrapped.wait_line(r"listens on (http://127\.0\.0\.1:\d+)$")[1]
         assert [status_of(f"{base_url}/mcp/toolbox.py/tools", text) for text in ("", "known-here")] == [401, 200]
+        wrapped.wait_line("each caller has to show its token: Authorization: Bearer TOKEN")
+        assert "known-here" not in wrapped.stdout
 
 
 def test_wrap_lets_everybody_in_where_that_is_said() -> None:

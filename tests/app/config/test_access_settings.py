@@ -39,7 +39,7 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         ("auth: {issuers: [{url: 'https://i', jwks_url: keys}]}", "auth.issuers[0].jwks_url"),
         (
             "auth: {client_certificates: {ca_file: ca.pem}}",
-            "auth.client_certificates: got a mapping, expected core.tls beside it: clients show certificates",
+            "auth.client_certificates: got keys with values, expected core.tls beside it: clients show certificates",
         ),
         (
             "auth: {client_certificates: {ca_file: ca.pem, groups: {admin: ['*.example.com']}}}",
@@ -55,7 +55,7 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         ("core: {tls: {certificate: a.pem, key: ' '}}", "core.tls.key"),
         (
             "core: {port: null, unix_socket: /s, tls: {certificate: a.pem, key: a.key}}",
-            "core.tls: got a mapping, expected a core.port beside it: unix_socket has no TLS",
+            "core.tls: got keys with values, expected a core.port beside it: unix_socket has no TLS",
         ),
         (
             "auth: {issuers: [{url: 'https://i', introspect: &i {client_id: a, client_secret: s3cret}}, "
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named(text: str, said: str) -> None:
         ),
         (
             "upstream: {url: 'http://h/mcp'}, inspect: false, access: {tools: {x: {scope: [a]}}}",
-            "servers[0].access: got a mapping, expected scope and groups alone",
+            "servers[0].access: got keys with values, expected scope and groups alone",
         ),
     ],
 )

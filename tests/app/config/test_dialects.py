@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.base.errors import ConfigError
 from isthmus.app.config.dialects.clients import CLIENTS
-from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest
+from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest_key
 from isthmus.app.config.dialects.surroundings import Input, Surroundings
 from isthmus.app.config.load import Source, open_source
 from isthmus.app.config.plan import to_plan
@@ -342,7 +342,7 @@ def test_every_dialect_has_a_sample() -> None:
 REFUSED: list[tuple[Json, str]] = [
     (
         of(CLOCK | {"env": {"K": "${UNSET}"}}),
-        "mcpServers.a.env.K: got a value of type str, expected the environment variable UNSET",
+        "mcpServers.a.env.K: the environment variable UNSET is not set; set it",
     ),
     (of(CLOCK | {"args": ["${A:-${B}}"]}), "mcpServers.a.args[0]: got ${ without its }, expected a closing }"),
     (of(CLOCK | {"args": ["${config:x}"]}), "mcpServers.a.args[0]: got ${config:x}, expected ${NAME}"),
@@ -359,7 +359,7 @@ REFUSED: list[tuple[Json, str]] = [
     (of(CLOCK | {"include_tags": ["x"]}), "mcpServers.a.include_tags: got a key that Isthmus cannot honour"),
     (of(CLOCK | {"transport": "stdio", "tools": {"t": {"name": "n"}}}), "mcpServers.a.tools.t.name: got a change"),
     (of({"url": URL, "headers": {"X": "{{USER}}"}}, mcpSettings={}), "mcpServers.a.headers.X: got {{USER}}"),
-    (of({"comand": "x"}), "mcpServers.a.comand: unknown key, expected command (the nearest known key)"),
+    (of({"comand": "x"}), "mcpServers.a.comand: unknown key; did you mean command?"),
     (of(CLOCK | {"timeout": 0}), "mcpServers.a.timeout: got 0, expected a number above 0"),
     (of(CLOCK | {"timeout": "soon"}), "mcpServers.a.timeout: got text, expected a number above 0"),
     (of(CLOCK | {"url": URL}), "mcpServers.a: both command and url"),
@@ -367,14 +367,14 @@ REFUSED: list[tuple[Json, str]] = [
     (of({"type": "pigeon", "url": URL}), "mcpServers.a.type: got 'pigeon', expected stdio, http, streamable-http"),
     (of(CLOCK | {"disabled": True}), "mcpServers: every server is disabled"),
     (of(CLOCK | {"disabled": "maybe"}), "mcpServers.a.disabled: got text, expected true or false"),
-    ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected a mapping"),
+    ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected keys with values"),
     (
         {"registry": {"a": {"image": "x"}}},
         "registry: none is left, expected at least one server that Isthmus can start",
     ),
     (of({"url": URL, "client_header_forwarding": {"enabled": True, "whitelist": ["X-*"]}}), "whitelist[0]: got 'X-*'"),
     (of(CLOCK, mcpProxy={"addr": "here"}), "mcpProxy.addr: got another text, expected HOST:PORT"),
-    (of(CLOCK, core={"prot": 1}), "core.prot: unknown key, expected port (the nearest known key)"),
+    (of(CLOCK, core={"prot": 1}), "core.prot: unknown key; did you mean port?"),
 ]
 
 
@@ -410,10 +410,13 @@ def test_what_is_the_clients_own_is_one_warning(caplog: pytest.LogCaptureFixture
 
 
 def test_names_become_legal_ids() -> None:
-    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1"]
+    names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1", "@org/x", "Größe", "Gro\u0308sse", "Café"]
     opened = source({"mcpServers": dict.fromkeys(names, CLOCK)})
     ids = [server.id for server in opened.settings().servers]
-    assert ids == ["My-Files-home-2", "My-Files-home", "server", "x", "ok.1"]
+    assert ids == [
+        *("My-Files-home-2", "My-Files-home", "server", "x", "ok.1"),
+        *("org-x", "Groesse", "Groesse-2", "Cafe"),
+    ]
     assert "'My Files (home)' has the id My-Files-home-2" in opened.notes
 
 
@@ -547,13 +550,13 @@ def test_no_unresolved_placeholder_reaches_a_server(text: str, client: Any) -> N
 )
 def test_a_key_that_is_nearly_one_names_it(written: str, meant: str) -> None:
     assert key_of(written) is None
-    assert nearest(written) == meant
+    assert nearest_key(written) == meant
 
 
 @pytest.mark.parametrize("name", ["colour", "x-team", "serverName", "args_help"])
 def test_other_keys_are_the_clients_own(name: str) -> None:
     assert key_of(name) is None
-    assert nearest(name) is None
+    assert nearest_key(name) is None
 
 
 # --- Conversion -----------------------------------------------------------------------------------------------------

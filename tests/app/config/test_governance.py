@@ -57,7 +57,7 @@ def test_tools_are_shown_as_the_settings_say(given: str, shown: Shown) -> None:
     [
         (A % ", tools: {descriptions: short}", 'got "short", expected one of keep, first-sentence, or a whole number'),
         (A % ", tools: {descriptions: 0}", "got 0, expected one of keep, first-sentence, or a whole number"),
-        (A % ", tools: {descriptions: '${NONE}'}", "expected the environment variable NONE to be set"),
+        (A % ", tools: {descriptions: '${NONE}'}", "the environment variable NONE is not set; set it"),
         (A % ", tools: {overrides: {t: {rename: a b}}}", 'tools.overrides.t.rename: got "a b", expected 1 to 128 lett'),
         (A % ", tools: {overrides: {t: {rename: u}, v: {rename: u}}}", 'overrides.v.rename: got "u", expected a name'),
         (A % ", tools: {overrides: {'': {title: u}}}", "expected the name of a tool, whole"),

@@ -550,31 +550,31 @@ def producer(rest: str) -> str:
 
 REFUSED = {
     # the text itself
-    "core: [": ["not YAML: line 1"],
-    "core: {}\ncore: {}\n": ["not YAML: line 2, column 1: key 'core' appears twice"],
+    "core: [": ["not YAML: got the end of the file, expected the end of a [ or {"],
+    "core: {}\ncore: {}\n": ["not YAML: key 'core' appears twice; remove one"],
     "a: !!python/object:os.system {}": ["not YAML", "could not determine a constructor"],
-    "": ["the document: got null, expected a mapping"],
+    "": ["got an empty file, expected servers"],
     "3: 4": ["3: got 3 as a key, expected a key that is text"],
     # keys
-    f"core: {{prot: 1}}\n{MINIMAL}": ["core.prot: unknown key, expected port (the nearest known key)"],
+    f"core: {{prot: 1}}\n{MINIMAL}": ["core.prot: unknown key; did you mean port?"],
     f"telemetry: {{}}\n{MINIMAL}": ["telemetry: unknown key, expected one of core, auth, storage"],
-    server("adaptors: []"): ["servers[0].adaptors: unknown key, expected adapters"],
-    upstream("command: [x], envs: {}"): ["servers[0].upstream.envs: unknown key, expected env "],
+    server("adaptors: []"): ["servers[0].adaptors: unknown key; did you mean adapters?"],
+    upstream("command: [x], envs: {}"): ["servers[0].upstream.envs: unknown key; did you mean env?"],
     "servers: [{upstream: {command: [x]}}]": ["servers[0].id: missing, expected a value"],
     server("adapters: [{tools: [t]}]"): [f"{AT}.type: missing, expected one of upload_consumer, artifact_"],
     server("adapters: [{type: upload_consumr}]"): [f'{AT}.type: got "upload_consumr", expected one of upload_c'],
     server("adapters: [{type: upload_consumer, tools: [t]}]"): [f"{AT}.file_path_argument: missing"],
     # types
-    f"core: {{port: 70000}}\n{MINIMAL}": ["core.port: got 70000, expected a whole number <= 65535"],
+    f"core: {{port: 70000}}\n{MINIMAL}": ["core.port: got 70000, expected a whole number of at most 65535"],
     f"core: {{port: '80'}}\n{MINIMAL}": ['core.port: got "80", expected a whole number'],
     f"core: {{port: -1}}\n{MINIMAL}": ["core.port: got -1"],
     "sessions: {request_state_keys: [fifteen-bytes-a, '${K:-sixteen-bytes-ab}']}\n" + MINIMAL: [
         "sessions.request_state_keys[0]: got one of 15, expected a secret of 16 bytes or more"
     ],
-    f"sessions: {{affinty: shared}}\n{MINIMAL}": ["sessions.affinty: unknown key, expected affinity"],
+    f"sessions: {{affinty: shared}}\n{MINIMAL}": ["sessions.affinty: unknown key; did you mean affinity?"],
     f"sessions: {{affinity: cookie}}\n{MINIMAL}": ['sessions.affinity: got "cookie", expected one of shared, request'],
     upstream("command: [x], era: modern"): ['era: got "modern", expected one of auto, handshake, stateless'],
-    upstream("command: [x], eras: auto"): ["upstream.eras: unknown key, expected era"],
+    upstream("command: [x], eras: auto"): ["upstream.eras: unknown key; did you mean era?"],
     upstream("url: 'sse+http://h', era: stateless"): [
         'upstream.era: got "stateless", expected auto or handshake: HTTP+SSE'
     ],
@@ -583,27 +583,27 @@ REFUSED = {
     ],
     f"core: {{management: {{token: 'a b'}}}}\n{MINIMAL}": ["core.management.token: got another text"],
     f"core: {{management: {{enabled: 1}}}}\n{MINIMAL}": ["core.management.enabled: got 1, expected true or false"],
-    f"core: {{management: []}}\n{MINIMAL}": ["core.management: got a list of 0, expected a mapping"],
+    f"core: {{management: []}}\n{MINIMAL}": ["core.management: got a list of 0, expected keys with values"],
     f"core: {{log_level: loud}}\n{MINIMAL}": ['core.log_level: got "loud", expected one of debug, info, warning'],
-    f"core: {{drain_seconds: .nan}}\n{MINIMAL}": ["core.drain_seconds: got NaN, expected a number > 0"],
-    f"core: {{drain_seconds: .inf}}\n{MINIMAL}": ["core.drain_seconds: got Infinity, expected a number <= 3"],
-    f"core:\n{MINIMAL}": ["core: got null, expected a mapping"],
+    f"core: {{drain_seconds: .nan}}\n{MINIMAL}": ["core.drain_seconds: got NaN, expected a number above 0"],
+    f"core: {{drain_seconds: .inf}}\n{MINIMAL}": ["core.drain_seconds: got Infinity, expected a number of at most 3"],
+    f"core:\n{MINIMAL}": ["core: got no value (null), expected keys with values"],
     f"uploads: {{enabled: 1}}\n{MINIMAL}": ["uploads.enabled: got 1, expected true or false"],
     f"uploads: {{max_file_bytes: 5 apples}}\n{MINIMAL}": [
         'uploads.max_file_bytes: got "5 apples", expected a byte size'
     ],
     f"uploads: {{max_file_bytes: 0k}}\n{MINIMAL}": ['uploads.max_file_bytes: got "0k", expected a whole number'],
-    f"uploads: {{ttl_seconds: null}}\n{MINIMAL}": ["uploads.ttl_seconds: got null"],
+    f"uploads: {{ttl_seconds: null}}\n{MINIMAL}": ["uploads.ttl_seconds: got no value (null)"],
     "servers: {a: {}}": ["servers.a: neither command nor url, expected one of command and url"],
-    "servers: [5]": ["servers[0]: got 5, expected a mapping"],
+    "servers: [5]": ["servers[0]: got 5, expected keys with values"],
     upstream("command: x"): ['servers[0].upstream.command: got "x", expected a list'],
     upstream("command: [x, 8080]"): ["servers[0].upstream.command[1]: got 8080, expected text (in quotes)"],
     producer("output_locator: {mode: regexp}"): [f'{AT}.output_locator.mode: got "regexp", expected one of none'],
     # variables
-    f"core: {{host: '${{NOPE}}'}}\n{MINIMAL}": ['core.host: got "${NOPE}"', "environment variable NOPE to be set"],
+    f"core: {{host: '${{NOPE}}'}}\n{MINIMAL}": ["the environment variable NOPE is not set; set it before"],
     f"core: {{host: '${{NOPE'}}\n{MINIMAL}": ['core.host: got "${NOPE"', "expected ${NAME} or ${NAME:-default}"],
     f"core: {{port: '${{LEVEL}}'}}\n{MINIMAL}": [
-        'core.port: got "${LEVEL}", expected a whole number | null; the environment variable LEVEL holds something else'
+        'core.port: got "${LEVEL}", expected a whole number; the environment variable LEVEL holds something else'
     ],
     f"core: {{log_level: 'a${{LEVEL}}${{ARG:-b}}'}}\n{MINIMAL}": [
         "expected one of debug, info",
@@ -619,8 +619,8 @@ REFUSED = {
         "tasks.ttl_seconds: is 3600, expected at most tasks.max_ttl_seconds, which is 600"
     ],
     f"tasks: {{poll_interval_ms: 0.5}}\n{MINIMAL}": ["tasks.poll_interval_ms: got 0.5, expected a whole number"],
-    f"tasks: {{after_seconds: 0}}\n{MINIMAL}": ["tasks.after_seconds: got 0, expected a number > 0"],
-    f"tasks: {{max_ttl: 1}}\n{MINIMAL}": ["tasks.max_ttl: unknown key, expected max_total (the nearest known key)"],
+    f"tasks: {{after_seconds: 0}}\n{MINIMAL}": ["tasks.after_seconds: got 0, expected a number above 0"],
+    f"tasks: {{max_ttl: 1}}\n{MINIMAL}": ["tasks.max_ttl: unknown key; did you mean max_total?"],
     f"tasks: {{max_ttl_seconds: -1}}\n{MINIMAL}": ["tasks.max_ttl_seconds: got -1, expected a"],
     f"tasks: {{ttl_seconds: -1}}\n{MINIMAL}": ["tasks.ttl_seconds: got -1, expected a"],
     f"tasks: {{max_total: -1}}\n{MINIMAL}": ["tasks.max_total: got -1, expected a"],
@@ -628,8 +628,8 @@ REFUSED = {
     f"tasks: {{max_per_session: -1}}\n{MINIMAL}": ["tasks.max_per_session: got -1, expected a"],
     f"tasks: {{poll_interval_ms: -1}}\n{MINIMAL}": ["tasks.poll_interval_ms: got -1, expected a"],
     server("tasks: {offer: maybe}"): ['servers[0].tasks.offer: got "maybe", expected one of auto, always, own, never'],
-    server("tasks: always"): ['servers[0].tasks: got "always", expected a mapping'],
-    server("tasks: {tools: [a]}"): ["servers[0].tasks.tools: got a list of 1, expected a mapping"],
+    server("tasks: always"): ['servers[0].tasks: got "always", expected keys with values'],
+    server("tasks: {tools: [a]}"): ["servers[0].tasks.tools: got a list of 1, expected keys with values"],
     server("tasks: {tools: {a: optional}}"): [
         'tasks.tools.a: got "optional", expected one of auto, always, own, never'
     ],
@@ -639,7 +639,7 @@ REFUSED = {
     server("rate_limits: [{calls: 1, per_seconds: 1, tools: []}]"): [
         "servers[0].rate_limits[0].tools: got a list of 0, expected names of tools, or patterns such as get_*"
     ],
-    server("rate_limits: [null]"): ["servers[0].rate_limits[0]: got null, expected a mapping"],
+    server("rate_limits: [null]"): ["servers[0].rate_limits[0]: got no value (null), expected keys with values"],
     server("tasks: {strict: 1}"): ["servers[0].tasks.strict: got 1, expected true or false"],
     "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, tasks: {offer: never}}]": [
         "servers[0].tasks: got some, expected none with inspect: false"
@@ -690,7 +690,7 @@ REFUSED = {
     upstream('command: ["x\\0"]'): ["servers[0].upstream.command: got one with NUL"],
     upstream("command: [~/x]"): ["servers[0].upstream.command: got a program that begins with ~, expected another"],
     upstream("command: [x], env: {A=: b}"): ["servers[0].upstream.env.A=: ", "a name without ="],
-    upstream("command: [x], headers: {A: b}"): ["servers[0].upstream.headers: got a mapping, expected headers"],
+    upstream("command: [x], headers: {A: b}"): ["servers[0].upstream.headers: got keys with values, expected headers"],
     upstream("command: [x], verify_tls: false"): ["servers[0].upstream.verify_tls: got false"],
     upstream("command: [x], proxy: 'http://u:4711@p'"): ["servers[0].upstream.proxy: ", "proxy beside a url only"],
     upstream("url: 'unix:///s', proxy: none"): [
@@ -701,7 +701,7 @@ REFUSED = {
     ],
     upstream("url: 'http://h', proxy: 'http://u:4711@p:0'"): ["servers[0].upstream.proxy: got another host or port"],
     upstream("command: [x], cwd: ~me"): ['servers[0].upstream.cwd: got "~me"'],
-    upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got a mapping, expected env"],
+    upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got keys with values, expected env"],
     upstream("url: 'sse://h/sse'"): ['got "sse://h/sse", expected an sse+http:// or sse+https:// URL'],
     upstream("url: 'sse+https:///sse'"): ['got "sse+https:///sse", expected an http://', "URL with a host"],
     upstream("url: 'sse+http://u:p@h/sse'"): ["got a URL with credentials, expected a URL without credentials"],
@@ -736,12 +736,12 @@ REFUSED = {
     upstream('url: "http://h/\\tx"'): ["without spaces and control characters"],
     upstream("url: 'http://h', headers: {'A b': c}"): ["servers[0].upstream.headers.A b: got the name 'A b'"],
     upstream("url: 'http://h', headers: {Host: x}"): [
-        "servers[0].upstream: got header Host, which is set for each request, expected others only"
+        "servers[0].upstream: got header Host, which is set for each request; leave it out"
     ],
     upstream("url: 'http://h', headers: {A: ☂}"): ["servers[0].upstream: the value of header A has characters that no"],
     upstream("command: [x], pass_headers: [A]"): ["servers[0].upstream.pass_headers: got a list of 1, expected pass_h"],
     upstream("url: 'http://h', pass_headers: 7"): [
-        "servers[0].upstream.pass_headers: got 7, expected a list, or a map"
+        "servers[0].upstream.pass_headers: got 7, expected a list, or keys with values"
     ],
     upstream("url: 'http://h', pass_headers: [Host]"): [
         "servers[0].upstream.pass_headers[0]: got Host, expected another header: this one is set anew for each request"
@@ -781,7 +781,7 @@ REFUSED = {
     ],
     f"core: {{further_upload_path: '/'}}\n{MINIMAL}": ['core.further_upload_path: got "/"'],
     f"core: {{any_host: maybe}}\n{MINIMAL}": ['core.any_host: got "maybe", expected true or false'],
-    server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected a mapping"],
+    server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected keys with values"],
     server("tools: {only: [x]}"): ["servers[0].tools.only: unknown key"],
     server("tools: {exclude: [t*]}, adapters: [{type: upload_consumer, tools: [s, t], file_path_argument: p}]"): [
         f'{AT}.tools[1]: got "t", expected a tool that this server\'s tools.include and tools.exclude do not hide'
@@ -796,7 +796,9 @@ REFUSED = {
     consumer("file_path_argument: 'a[0]'"): [f'{AT}.file_path_argument: got "a[0]"', "[*] for the items of a list"],
     consumer("file_path_argument: [a, 'b c']"): [f'{AT}.file_path_argument[1]: got "b c"'],
     consumer("file_path_argument: []"): [f"{AT}.file_path_argument: got a list of 0, expected at least one"],
-    consumer("file_path_argument: {a: b}"): [f"{AT}.file_path_argument: got a mapping, expected text, or a list"],
+    consumer("file_path_argument: {a: b}"): [
+        f"{AT}.file_path_argument: got keys with values, expected text, or a list"
+    ],
     consumer("file_path_argument: [1]"): [f"{AT}.file_path_argument[0]: got 1, expected text (in quotes)"],
     consumer("file_path_argument: a, deliver: path, uri_prefix: true"): [
         f'{AT}.deliver: got "path", expected file_uri, for uri_prefix is true; or no uri_prefix'
@@ -823,7 +825,7 @@ REFUSED = {
     ],
     producer("output_locator: {mode: []}"): [f"{AT}.output_locator.mode: got a list of 0, expected at least one mode"],
     producer("output_locator: {mode: {a: b}}"): [
-        f"{AT}.output_locator.mode: got a mapping, expected one of none, regex"
+        f"{AT}.output_locator.mode: got keys with values, expected one of none, regex"
     ],
     producer("output_locator: {mode: [changed, structured]}"): [f"{AT}.output_locator.output_path_key: missing"],
     producer("output_locator: {mode: argument, path_arguments: [a.]}"): [
@@ -835,9 +837,9 @@ REFUSED = {
         f"{AT}.move: got true, expected none of it beside"
     ],
     server("files: always"): ['servers[0].files: got "always", expected one of auto, none'],
-    server("files: [auto]"): ["servers[0].files: got a list of 1, expected one of auto, none, or a mapping"],
+    server("files: [auto]"): ["servers[0].files: got a list of 1, expected one of auto, none, or keys with values"],
     server("files: {mode: off}"): ["servers[0].files.mode: got false, expected one of auto, none"],
-    server("files: {modes: auto}"): ["servers[0].files.modes: unknown key, expected mode (the nearest known key)"],
+    server("files: {modes: auto}"): ["servers[0].files.modes: unknown key; did you mean mode?"],
     server("files: auto, share: serial"): ["servers[0].share: ", "none, for a server with files: auto: each session"],
     server("files: {mode: auto}, share: concurrent"): ["servers[0].share: ", "none, for a server with files: auto"],
     "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, files: auto}]": [
@@ -854,7 +856,7 @@ REFUSED = {
         "servers[0].shared[1]: got /c as /b"
     ],
     server("files: auto, shared: {here: /a}"): ["servers[0].shared.there: missing"],
-    server("files: auto, shared: 7"): ["servers[0].shared: got 7, expected a list, or a mapping"],
+    server("files: auto, shared: 7"): ["servers[0].shared: got 7, expected a list, or keys with values"],
     server("files: auto, stage: tmp"): ['servers[0].stage: got "tmp", expected one of in, out, ws'],
     server("stage: out"): ["servers[0].stage: got it for others, expected it beside adapters or files: auto only"],
     server("files: none, shared: {here: /a, there: /b}"): ["servers[0].shared: got it for others"],
@@ -865,7 +867,7 @@ REFUSED = {
         'sessions.eviction_policy: got "lru", expected one of lru_uploads_then_artifacts, lru_artifacts_then_uploads'
     ],
     f"sessions: {{tombstone_ttl_seconds: 0}}\n{MINIMAL}": [
-        "sessions.tombstone_ttl_seconds: got 0, expected a number > 0"
+        "sessions.tombstone_ttl_seconds: got 0, expected a number above 0"
     ],
     producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
         f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression that RE2 reads ('
@@ -879,7 +881,7 @@ REFUSED = {
     "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio, http"],
     "mcpServers: {a: {url: 'http://h', args: [b]}}": ["mcpServers.a.args: got a list of 1"],
     "mcpServers: {a: {command: x, disabledTool: []}}": [
-        "mcpServers.a.disabledTool: unknown key, expected disabledTools"
+        "mcpServers.a.disabledTool: unknown key; did you mean disabledTools?"
     ],
     "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers: every server is disabled, expected at"],
 }
@@ -1020,7 +1022,7 @@ def test_yaml_may_merge_and_override() -> None:
 
 
 def test_yaml_that_holds_itself_is_refused() -> None:
-    assert "core.host: got a mapping" in refusal(f"core: &a {{host: *a}}\n{MINIMAL}")
+    assert "core.host: got keys with values" in refusal(f"core: &a {{host: *a}}\n{MINIMAL}")
 
 
 def test_files_are_read_by_their_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

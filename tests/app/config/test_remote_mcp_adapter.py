@@ -324,7 +324,7 @@ def test_text_is_taken_as_it_is_there() -> None:
     """`$$` is two characters, and a variable with a default needs not be set."""
     settings = read(server("disabled_tools: ['a$$', '${X:-b.*}']"))
     assert settings.servers[0].tools.exclude_regexes == ("a$$", "b.*")
-    assert "environment variable NOPE to be set" in refusal(server("disabled_tools: ['${NOPE}']"))
+    assert "environment variable NOPE is not set" in refusal(server("disabled_tools: ['${NOPE}']"))
 
 
 def test_a_regular_expression_that_only_python_reads_is_no_name() -> None:
@@ -350,13 +350,13 @@ def test_names_and_patterns_of_hidden_tools_hide_what_they_hide_there() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (server("mount: /x"), "servers[0].mount: unknown key, expected mount_path"),
+        (server("mount: /x"), "servers[0].mount: unknown key; did you mean mount_path?"),
         (LEAST.replace("/mcp/a", "/"), 'servers[0].mount_path: got "/", expected an absolute path'),
         (LEAST.replace("/mcp/a", "/a b"), 'servers[0].mount_path: got "/a b"'),
         (LEAST.replace("id: a,", "id: a/b,"), "servers[0].id: got the id 'a/b'"),
         (f"core: {{upload_path: /}}{LEAST}", 'core.upload_path: got "/"'),
         (f"core: {{auth: {{enabled: true}}}}{LEAST}", "core.auth.token: got none, expected a secret"),
-        (f"core: {{auth: {{token: 4711}}}}{LEAST}", "core.auth.token: got a value of type int, expected text"),
+        (f"core: {{auth: {{token: 4711}}}}{LEAST}", "core.auth.token: got a number (not shown), expected text"),
         (f"core: {{auth: {{signing_secret: ' '}}}}{LEAST}", "core.auth.signing_secret: got a blank one"),
         (f"core: {{cors: {{enabled: true, allowed_origins: [x]}}}}{LEAST}", "core.cors.allowed_origins[0]: got"),
         (f"storage: {{lock_mode: redis}}{LEAST}", 'storage.lock_mode: got "redis", expected another one'),
@@ -372,7 +372,7 @@ def test_names_and_patterns_of_hidden_tools_hide_what_they_hide_there() -> None:
             server("adapters: [{type: upload_consumer, tools: [], file_path_argument: a}]"),
             "servers[0].adapters[0].tools",
         ),
-        (f"telemetry: {{enabld: true}}{LEAST}", "telemetry.enabld: unknown key, expected enabled"),
+        (f"telemetry: {{enabld: true}}{LEAST}", "telemetry.enabld: unknown key; did you mean enabled?"),
         ("state_persistence: {}", "servers: missing"),
         ("core: {upload_path: /x}\nservers: [{id: a}]", "servers[0].mount_path: missing"),
         ("servers: [{id: a, disabled_tools: []}]", "servers[0].mount_path: missing"),

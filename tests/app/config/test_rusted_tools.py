@@ -113,7 +113,7 @@ def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFix
         (endpoint('type = "other"'), 'endpoints[0].type: got "other", expected one of local, remote'),
         (endpoint('type = "remote"', 'url = "ftp://h/"'), 'endpoints[0].url: got "ftp://h/", expected'),
         (endpoint('type = "remote"', 'url = "http://h/"', 'command = "x"'), "endpoints[0].command: unknown key"),
-        (endpoint(*LOCAL, "argz = []"), "endpoints[0].argz: unknown key, expected args"),
+        (endpoint(*LOCAL, "argz = []"), "endpoints[0].argz: unknown key; did you mean args?"),
         (endpoint(*LOCAL, 'tools = {include = [""]}'), "endpoints[0].tools.include[0]: got"),
         (endpoint(*LOCAL) + "\n[mcp]\nrequest_timeout_secs = 4", "mcp.request_timeout_secs: got 4, expected"),
         (endpoint(*LOCAL) + '\n[logging]\nlevel = "loud"', 'logging.level: got "loud", expected one of trace, debug'),

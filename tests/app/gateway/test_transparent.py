@@ -16,13 +16,13 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from http_caller import PATIENCE_S, Caller, fetch, requested
 from isthmus.app.base.errors import ConfigError
-from isthmus.app.commands import banner
 from isthmus.app.config.load import loads
 from isthmus.app.config.plan import to_forward_target, to_header_rules
 from isthmus.app.config.settings import Core, Forwarding, Server, Settings, Upstream
 from isthmus.app.gateway import Gateway, running
 from isthmus.app.runtime.probe import ServerReport
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
+from screens import described
 
 LARGE_BYTES = 64 << 20
 PIECE = bytes(range(256)) * 256
@@ -289,7 +289,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(forwarding={"deny": ["x:"]}), "servers[0].forwarding.deny[0]: got"),
         (far(forwarding={"set": {"Host": "x"}}), "servers[0].forwarding.set: got header Host"),
         (far(forwarding={"set": {"X": "a\nb"}}), "servers[0].forwarding.set.X: got"),
-        (far(forwarding={"dny": []}), "deny (the nearest known key)"),
+        (far(forwarding={"dny": []}), "did you mean deny?"),
         (
             {"upstream": {"url": "https://h", "era": "stateless"}, "inspect": False},
             "expected auto with inspect: false: clients are not served in another era",
@@ -326,10 +326,10 @@ def test_the_settings_become_rules(url: str, base_url: str) -> None:
     assert dict(rules.set) == {b"authorization": b"Bearer x", b"x-both": b"2"}
 
 
-def test_the_banner_names_a_transparent_server() -> None:
+def test_the_screen_names_a_transparent_server() -> None:
     settings = read(far("https://up.example/base?key=secret"))
     (server,) = settings.servers
-    lines = banner.describe(settings, server, ServerReport(id="far", is_transparent=True))
-    assert lines == ["  far", "    server  transparent, at https://up.example/base?…"]
-    lines = banner.describe(settings, server, ServerReport(id="far", is_transparent=True, problem="gone"))
-    assert lines == ["  far", "    FAILED  gone"]
+    lines = described(settings, server, ServerReport(id="far", is_transparent=True))
+    assert lines == ["relayed  http  -", "    server  transparent, at https://up.example/base?…"]
+    lines = described(settings, server, ServerReport(id="far", is_transparent=True, problem="gone"))
+    assert lines == ["FAILED  http  -", "    FAILED  gone"]

@@ -12,6 +12,7 @@ from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import LATEST_MODERN, Era
+from isthmus.core.base.setting_names import MORE_TIME
 from stateless_driving import bridge, modern, refuse_discovery, tables
 from stateless_server import (
     DIED,
@@ -60,7 +61,7 @@ def test_the_start_timeout_is_that_of_the_plan_or_else_of_the_limits(
     assert not world.messages(channel)
     world.wait(0.1)
     verb = "started" if kind is Kind.PIPE else "connected to"
-    reason = f"it did not answer within {wait_s:g} s of being started"
+    reason = f"it did not answer within {wait_s:g} s of being started; {MORE_TIME}"
     assert error_message(world, channel) == f"the server could not be {verb}: {reason}"
 
 

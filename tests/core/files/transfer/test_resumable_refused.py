@@ -13,6 +13,7 @@ from isthmus.core.base.events import Cause, End, RawFile, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import FileScope
+from isthmus.core.base.setting_names import LARGER_FILES
 from isthmus.core.base.storage import Append, Cease, Discard, Halt
 from isthmus.core.files.transfer.resumable import TRANSITIONS, WAITING_MAX, ResumableUploadInput, ResumableUploadState
 from resumable_clients import ResumableClient, resumable_world, room
@@ -181,7 +182,7 @@ def test_a_body_that_does_not_fit_the_offset_is_refused(
             101,
             {},
             {"upload_size_max_bytes": 100},
-            (413, "the file has 101 bytes, and a file may have at most 100", "file_too_large"),
+            (413, f"the file has 101 bytes, and a file may have at most 100; {LARGER_FILES}", "file_too_large"),
         ),
         (10, {"size_bytes": 10}, {}, None),
         (

@@ -52,7 +52,7 @@ def refused(status: int, *headers: tuple[bytes, bytes], body: bytes = b"") -> Ca
         (406, ""),
         (426, "; is it a ws:// server?"),
         (427, ""),
-        (500, ""),
+        (500, "; see the log of the server"),
         (501, PATH),
         (999, ""),
     ],

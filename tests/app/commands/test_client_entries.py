@@ -1,0 +1,55 @@
+"""Tests of what `connect-info` prints: each client's own form is read as the URL and the name that it is about."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from isthmus.app.commands.client_entries import PLACEHOLDER, TARGETS, Endpoint, command_line, file_of, snippet
+from isthmus.app.config.dialects.clients import CLIENTS
+from isthmus.app.config.dialects.surroundings import Surroundings
+from isthmus.app.config.load import Source
+
+URL = "https://here.test:8443/mcp/notes.v1"
+READ = {target.title for target in TARGETS.values()} & {client.title for client in CLIENTS}
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["open", "token"])
+@pytest.mark.parametrize("client", TARGETS)
+def test_what_is_printed_is_read_as_that_url_and_name(client: str, asks: bool) -> None:
+    target = TARGETS[client]
+    text = snippet(target, Endpoint("notes.v1", URL, asks))
+    assert (PLACEHOLDER in text) is asks
+    source = Source(text, target.ending, Surroundings(f"/home/ann/{file_of(target).split()[0].strip('~/,')}", {}))
+    if target.title in READ and not target.files[0].startswith("librechat"):
+        assert source.title == target.title
+    (server,) = source.settings().servers
+    assert server.id == "notes.v1"
+    upstream = server.upstream
+    if upstream.command is None:
+        assert upstream.url == URL
+        assert upstream.headers == ({"Authorization": f"Bearer {PLACEHOLDER}"} if asks else {})
+    else:
+        assert client in ("claude-desktop", "mcp-remote")
+        assert URL in upstream.command
+        assert any(word.endswith(f"Bearer {PLACEHOLDER}") for word in upstream.command) is asks
+
+
+def test_most_clients_are_known_by_their_files() -> None:
+    assert len(READ) >= 12
+
+
+def test_a_name_is_quoted_where_it_must_be() -> None:
+    to = Endpoint("my server's", URL, True)
+    words = shlex.split(command_line(TARGETS["claude-code"], to))
+    assert words[-4:] == [to.name, URL, "--header", f"Authorization: Bearer {PLACEHOLDER}"]
+    assert '[mcp_servers."my server\'s"]' in snippet(TARGETS["codex"], to)
+    assert json.loads(snippet(TARGETS["vscode"], to))["servers"][to.name]["type"] == "http"
+
+
+def test_each_system_has_its_own_path() -> None:
+    found = {system: file_of(TARGETS["claude-desktop"], system) for system in ("linux", "darwin", "win32")}
+    assert len(set(found.values())) == 3
+    assert found["darwin"].startswith("~/Library/")
+    assert file_of(TARGETS["cursor"], "win32") == file_of(TARGETS["cursor"], "linux")

@@ -1,0 +1,98 @@
+"""Tests of what is told: a happening for each session and request of a client, and none where nobody wants them."""
+
+from __future__ import annotations
+
+import pytest
+from driving import Driver, connect, driver, error
+from isthmus.core.base.effects import Tell
+from isthmus.core.base.events import PipeOpening
+from isthmus.core.base.happenings import (
+    NAME_MAX_CHARS,
+    Happening,
+    Outcome,
+    RequestOver,
+    SessionBegun,
+    SessionOver,
+)
+from isthmus.core.downstream import teller
+
+LATEST = "2025-11-25"
+CALL = '{"name":"echo","arguments":{"secret":1}}'
+
+
+def told(world: Driver) -> list[Happening]:
+    return [effect.happening for effect in world.every(Tell)]
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_each_session_and_request_is_told_of(down: str, up: str) -> None:
+    world = driver(tells=True)
+    client = connect(world, down, up)
+    client.request("7", "tools/call", CALL)
+    world.wait(0.5)
+    world.answer(world.take_sent("tools/call"), '{"content":[],"isError":true}')
+    client.request("8", "tools/list")
+    world.reply(sent := world.take_sent("tools/list"), error(str(sent.id), '{"code":-32000,"message":"no"}'))
+    client.request("9", "prompts/get", '{"name":"ask"}')
+    client.notify("notifications/cancelled", '{"requestId":9}')
+    if client.pipe is None:
+        client.delete()
+    else:
+        world.end(client.pipe)
+    begun, *requests, over = told(world)
+    assert isinstance(begun, SessionBegun) and isinstance(over, SessionOver)
+    assert (begun.server, begun.revision, begun.session) == (up, LATEST, over.session)
+    assert all(isinstance(one, RequestOver) and one.session == begun.session for one in requests)
+    seen = [(one.method, one.target, one.outcome, one.code) for one in requests if isinstance(one, RequestOver)]
+    assert seen == [
+        ("initialize", "", Outcome.RESULT, None),
+        ("tools/call", "echo", Outcome.TOOL_ERROR, None),
+        ("tools/list", "", Outcome.ERROR, -32000),
+        ("prompts/get", "ask", Outcome.CANCELLED, None),
+    ]
+    assert [one.took_s for one in requests if isinstance(one, RequestOver)][1] == 0.5
+    assert "secret" not in repr(told(world))
+
+
+def test_nothing_is_told_where_nobody_wants_it() -> None:
+    world = driver()
+    connect(world, "http", "http").request("7", "tools/call", CALL)
+    world.answer(world.take_sent("tools/call"))
+    assert told(world) == []
+
+
+def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
+    """A call is made over plain HTTP by somebody; other requests, and those of a probe, are the proxy's own."""
+    for sees_hidden, expected in ((False, ["echo"]), (True, [])):
+        world = driver(tells=True)
+        pipe = world.engine.new_channel()
+        world.open(pipe, PipeOpening("pipe", is_own=True, sees_hidden=sees_hidden))
+        world.send(pipe, b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}')
+        world.start_server()
+        world.send(pipe, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}')
+        world.answer(world.take_sent("tools/call"))
+        assert [one.target for one in told(world) if isinstance(one, RequestOver)] == expected
+        assert len(told(world)) == len(expected)
+
+
+def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = driver(tells=True)
+    client = connect(world, "http", "http")
+    client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
+    world.answer(world.take_sent("tools/call"))
+    (last,) = (one for one in told(world) if isinstance(one, RequestOver) and one.target)
+    assert last.target == "n" * NAME_MAX_CHARS
+
+
+def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teller, "LOOKED_AT_MAX_BYTES", 60)
+    for text, outcome in (
+        ('{"isError":true}', Outcome.TOOL_ERROR),
+        (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.RESULT),
+    ):
+        world = driver(tells=True)
+        connect(world, "http", "http").request("7", "tools/call", CALL)
+        world.answer(world.take_sent("tools/call"), text)
+        (last,) = (one for one in told(world) if isinstance(one, RequestOver) and one.target)
+        assert last.outcome is outcome
