@@ -17,6 +17,7 @@ from ...config.option_values import environment_of, headers_of
 from ...config.settings import Transport as Named
 from ..script.steps import Conversation, handshake
 from ..script.survey import Play
+from .redaction import Redacted
 from .sse import SseClient
 from .stdio import StdioClient
 from .streamable_http import StreamableHttpClient
@@ -115,9 +116,10 @@ def by_url(given: str, headers: dict[str, str], timeout_s: float = ANSWER_S, tra
         raise ConfigError(str(error)) from error
     name = without_credentials(given)
     if transport == "websocket":
-        return Target(name, WebSocketClient(url, headers, timeout_s), Transport.PIPE)
-    events = SseClient(url, headers, timeout_s)
+        return Target(name, Redacted(WebSocketClient(url, headers, timeout_s), headers), Transport.PIPE)
+    events = Redacted(SseClient(url, headers, timeout_s), headers)
     if transport == "sse":
         return Target(name, events, Transport.EVENTS)
     is_settled = transport == "streamable_http"
-    return Target(name, StreamableHttpClient(url, headers, timeout_s), Transport.HTTP if is_settled else None, events)
+    http = Redacted(StreamableHttpClient(url, headers, timeout_s), headers)
+    return Target(name, http, Transport.HTTP if is_settled else None, events)
