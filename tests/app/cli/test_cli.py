@@ -486,6 +486,8 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         "SERVER  STATE  SPEAKS            TOOLS",
         f"box     ready  stdio {LATEST_LEGACY}      6  echo, ask, progress, wait and 2 more",
         "",
+        "all tools of a server: isthmus tools SERVER",
+        "",
         "  box",
         "    server  toolbox 1.2",
         "    files   echo takes upload:// handles in text (from box_put_file)",
@@ -495,7 +497,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         "",
         *table,
         "",
-        "clients of every revision can use these servers; details: isthmus check --eras",
+        "clients of every revision can use these servers (isthmus check --eras: how)",
         "all is wired",
         "next: isthmus serve",
     ]
@@ -503,7 +505,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
     assert out.splitlines() == [
         f"{path}: valid, 1 server",
         "",
-        *table,
+        *(line.replace("tools SERVER", f"tools {path} SERVER") for line in table),
         f"    eras    handshake era, revision {LATEST_LEGACY}",
         *describe_eras.describe(
             ServerReport(id="box", eras={"handshake": LATEST_LEGACY}, declared=("resources", "tools"))
@@ -532,7 +534,7 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, eras: tuple[str, ...],
     revisions = {"handshake": "handshake era, revision 2025-06-18", "stateless": "stateless era, revision 2026-07-28"}
     assert code == 0
     assert f"    eras    {'; '.join(revisions[one] for one in found)}\n" in out
-    assert cells_of(out, "a")[1:3] == ["ready", f"stdio {max(revisions[one][-10:] for one in found)}"]
+    assert cells_of(out, "a")[1:3] == ["ready", f"stdio {revisions[found[0]][-10:]}"]
     own = {"handshake": "logging", "stateless": "completions"}
     assert f"    can     {', '.join(sorted(own[one] for one in found))}, tools (listChanged)\n" in out
     assert ("clients without sessions (2026-07-28) are translated" in out) == (found == ["handshake"])
