@@ -55,7 +55,12 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
     problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
     is_good = is_good and not problems
     warned = check_screen.all_warnings(settings.servers, reports, problems)
-    lines = ["", *check_screen.lines_of(settings, settings.servers, reports, with_eras=with_eras), *profile_lines, ""]
+    lines = [
+        "",
+        *check_screen.lines_of(settings, settings.servers, reports, path, with_eras=with_eras),
+        *profile_lines,
+        "",
+    ]
     lines += [*warned, ""] if warned else []
     lines += check_screen.ending(path, reports, is_good=is_good, with_eras=with_eras)
     output.say("\n".join(lines), check_screen.painted)

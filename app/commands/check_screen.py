@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ..config.settings import Server, Settings
@@ -13,11 +14,12 @@ from .server_table import rest_columns, row_of, table, tool_names
 
 
 def lines_of(
-    settings: Settings, servers: Sequence[Server], reports: Sequence[ServerReport], *, with_eras: bool
+    settings: Settings, servers: Sequence[Server], reports: Sequence[ServerReport], path: str = "", *, with_eras: bool
 ) -> list[str]:
     """Returns the table and the details of all servers.
 
     Args:
+        path: the file that is checked, as the next command names it; "": it is found without.
         with_eras: say which revisions each server speaks, and what is translated for clients of others.
     """
     pairs = list(zip(servers, reports, strict=True))
@@ -28,6 +30,8 @@ def lines_of(
         for row, (server, report) in zip(rows, pairs, strict=True)
     ]
     lines = table(rows, last="")
+    if any(re.search(r" and \d+ more", row.rest) for row in rows):
+        lines += ["", f"all tools of a server: isthmus tools{_argument(path)} SERVER"]
     for server, report in pairs:
         found = details(settings, server, report, is_only=len(pairs) == 1)
         if with_eras:
@@ -49,12 +53,16 @@ def ending(path: str, reports: Sequence[ServerReport], *, is_good: bool, with_er
     Args:
         path: the file that was checked, as the next command names it; "": it is found without.
     """
-    file = f" {path}" if path else ""
+    file = _argument(path)
     lines = []
     if with_eras:
         lines.append("what becomes of each thing that is not carried as it is: docs/eras.md")
     elif any(report.eras for report in reports):
-        lines.append(f"clients of every revision can use these servers; details: isthmus check --eras{file}")
+        lines.append("clients of every revision can use these servers (isthmus check --eras: how)")
     if is_good:
         return [*lines, "all is wired", f"next: isthmus serve{file}"]
     return [*lines, "not all is wired: see above", f"next, once it is mended: isthmus check{file}"]
+
+
+def _argument(path: str) -> str:
+    return f" {path}" if path else ""

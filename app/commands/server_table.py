@@ -61,9 +61,10 @@ def state_of(server: Server, report: ServerReport) -> str:
 
 
 def spoken(server: Server, report: ServerReport) -> str:
-    """Returns the transport of a server, and the latest revision that it was found to speak."""
+    """Returns the transport of a server, and the revision that clients with sessions use it in, or the latest of it."""
     kind = "stdio" if server.upstream.command is not None else _SHOWN.get(server.upstream.transport, "http")
-    return f"{kind} {plain(short(max(report.eras.values())))}".rstrip() if report.eras else kind
+    revision = report.eras.get(report.era) or max(report.eras.values(), default="")
+    return f"{kind} {plain(short(revision))}".rstrip()
 
 
 def tool_names(server: Server, report: ServerReport, columns: int) -> str:

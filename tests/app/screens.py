@@ -24,4 +24,9 @@ def described(settings: Settings, server: Server, report: ServerReport) -> list[
     lines = check_screen.lines_of(settings, [server], [report], with_eras=False)
     row = cells_of("\n".join(lines), server.id)
     warned = check_screen.all_warnings([server], [report])
-    return ["  ".join(row[1:]), *unwrapped("\n".join([*lines[4:], *warned])).splitlines()]
+    return ["  ".join(row[1:]), *unwrapped("\n".join([*_below(lines, server.id), *warned])).splitlines()]
+
+
+def _below(lines: list[str], id: str) -> list[str]:
+    heading = f"  {id}"
+    return lines[lines.index(heading) + 1 :] if heading in lines else []

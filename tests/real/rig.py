@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import preloaded
 from preloaded import ISTHMUS
+from screens import unwrapped
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
@@ -329,7 +330,7 @@ class Proxy(Process):
 
     @property
     def banner(self) -> str:
-        return "\n".join(self.lines)
+        return unwrapped("\n".join(self.lines))
 
     @property
     def server_pids(self) -> list[int]:

@@ -61,7 +61,7 @@ def test_the_sdk_s_server_is_joined(server: tuple[Process, str], tmp_path: Path,
         results = results_of(stdio_wrap(url), client, tmp_path)
     else:
         with wrap(url, folder=tmp_path, asks=True) as proxy:
-            assert "server  socket-server " in proxy.banner and " (websocket, handshake era" in proxy.banner
+            assert "server  socket-server " in proxy.banner and "  ready  websocket 20" in proxy.banner
             results = results_of(proxy.socket_url if listener == "socket" else proxy.url, client, tmp_path)
     texts = [result["content"][0]["text"] for result in results[1:]]
     assert texts[:4] == [STEPS[1]["arguments"]["text"], "canned", "é" * BIG, "mcp"]

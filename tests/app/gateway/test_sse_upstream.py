@@ -33,7 +33,7 @@ def test_wrap_joins_it_to_streamable_http(url: str) -> None:
         assert session.call("echo", text="hello") == "hello"
         headers = json.loads(session.call("headers"))
         assert (headers["x-key"], headers["content-type"]) == ("7", "application/json")
-        assert "server  old 1 (sse, handshake era" in wrapped.stdout
+        assert "server  old 1\n" in wrapped.stdout and "  ready  sse 20" in wrapped.stdout
 
 
 def test_wrap_joins_it_to_stdio(url: str) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from command import Json, Run, Session, call_message, request, run
+from screens import unwrapped
 
 FILER = str(Path(__file__).parents[1] / "peers" / "filer.py")
 ANY_PORT = ("--listen", "127.0.0.1:0")
@@ -32,7 +33,7 @@ def test_files_cross_without_a_configuration(tmp_path: Path) -> None:
     with Run("wrap", *ANY_PORT, *options, "--", sys.executable, "filer.py", cwd=tmp_path) as wrapped:
         session = Session(wrapped.wait_url())
         assert f"filer.py is handed on as {tmp_path / 'filer.py'}, for the command runs" in wrapped.stderr
-        assert "auto: every tool takes handles in any argument (from filer_py_put_file)" in wrapped.stdout
+        assert "auto: every tool takes handles in any argument (from filer_py_put_file)" in unwrapped(wrapped.stdout)
         url = result(session, "filer_py_get_upload_url")["structuredContent"]["upload_url"]
         body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhello\r\n--b--\r\n'
         status, reply = request("POST", url, body, {"Content-Type": "multipart/form-data; boundary=b"})
@@ -97,4 +98,4 @@ def test_check_says_what_auto_does(tmp_path: Path) -> None:
     code, out, err = run("check", str(tmp_path / "isthmus.json"))
     assert (code, err) == (0, "")
     assert "files   auto: every tool takes handles in any argument (from a_put_file)" in out
-    assert "artifact:// resources of files it names or changes in the session's folders" in out
+    assert "artifact:// resources of files it names or changes in the session's folders" in unwrapped(out)
