@@ -29,7 +29,7 @@ TOKEN = "s3cret-t0ken"
 def gateway(folder: Path, **core: object) -> Iterator[str]:
     """The URL of a gateway with a server that works and one that cannot be started."""
     servers = [
-        {"id": "box", "upstream": {"command": TOOLBOX}},
+        {"id": "box", "upstream": {"command": TOOLBOX}, "warm": 0},
         {"id": "broken", "upstream": {"command": ["/nonexistent"]}},
     ]
     path = folder / "isthmus.json"
@@ -107,7 +107,7 @@ def test_the_tokens_of_a_caller_are_revoked(tmp_path: Path) -> None:
 
 def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:
     path = tmp_path / "http"
-    with Run("wrap", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
+    with Run("wrap", "--warm", "0", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
         wrapped.wait_line(" /mcp$")
         for url in (f"unix:{path}", f"unix://{path}"):
             assert rows(run("ps", "--url", url)[1])[1][:3] == ["toolbox.py", "idle", f"stdio {LATEST_LEGACY}"]
@@ -130,7 +130,7 @@ def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> 
 
 
 def test_a_wrapped_server_is_looked_after_as_well() -> None:
-    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"ISTHMUS_TOKEN": TOKEN}) as wrapped:
+    with Run("wrap", "--warm", "0", *ANY_PORT, "--", *TOOLBOX, env={"ISTHMUS_TOKEN": TOKEN}) as wrapped:
         url = wrapped.wait_url().removesuffix("/mcp")
         assert run("ps", "--url", url)[0] == 1
         assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:3] == [

@@ -125,7 +125,10 @@ def test_each_server_of_a_gateway_is_asked_what_the_summary_needs(mode: str, tmp
     with contextlib.ExitStack() as stack:
         peers = {tag(kind): stack.enter_context(peer(kind, tmp_path)) for kind in KINDS}
         tools = {"tools": {"include": ["echo"]}} if mode == "named" else {}
-        servers = [{"id": id, "upstream": each.upstream, **tools} for id, each in peers.items()]
+        servers = [
+            {"id": id, "upstream": each.upstream, **tools, **({"warm": 0} if "command" in each.upstream else {})}
+            for id, each in peers.items()
+        ]
         path = tmp_path / "isthmus.json"
         path.write_text(json.dumps({"core": {"port": 0}, "servers": servers}))
         options = ["--quiet-start"] if mode == "quiet" else []

@@ -243,7 +243,8 @@ def test_wrap_speaks_tls(tmp_path: Path, authority: Authority) -> None:
         url = listening(started)
         assert asyncio.run(call_through_the_sdk(f"{url}/mcp", authority)) == "toolbox says hi"
         with Run("wrap", *ANY_PORT, f"{url}/mcp") as refused:
-            failed = refused.wait_line(r"FAILED  (.*)")[1]
+            refused.wait_url()
+            failed = unwrapped(refused.stdout)
             assert "in --ca-file or the environment variable SSL_CERT_FILE; --insecure goes without" in failed
         with Run("wrap", *ANY_PORT, "--insecure", f"{url}/mcp") as unchecked:
             unchecked.wait_line("server  toolbox ")
