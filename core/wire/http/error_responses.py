@@ -40,7 +40,7 @@ SEEN_MAX_CHARS: Final = 100
 """Characters of an unknown path that a message repeats."""
 LISTED_MAX_CHARS: Final = 100
 """Characters of the ids that a message lists."""
-CANDIDATES_MAX: Final = 64
+CANDIDATES_MAX: Final = 32
 """Ids that an unknown path is compared with, since anybody may send one. At it: later ones are not suggested."""
 
 

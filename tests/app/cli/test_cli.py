@@ -198,7 +198,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "npx", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "npx", "-y", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
         (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
-        (("wrap", "--qqq=1", "http://h/"), "isthmus wrap: error: unknown option --qqq\n"),
+        (("wrap", "--xyzzy=1", "http://h/"), "isthmus wrap: error: unknown option --xyzzy\n"),
         (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
         (("serve", "a", "b"), "usage: isthmus serve [options] [CONFIG]"),
         (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
