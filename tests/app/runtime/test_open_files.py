@@ -34,7 +34,7 @@ def test_limits_stay_where_there_are_files_enough(caplog: pytest.LogCaptureFixtu
     assert not caplog.messages, "so many are enough for most, and nobody has to act"
     within_open_files(LIMITS, 1024)
     assert caplog.messages == [
-        "1024 files may be open, so at most 512 client connections and 384 streams of servers are: raise the hard limit "
-        f"of open files (ulimit -Hn, LimitNOFILE=) to {enough} for as many as the limits allow"
+        "1024 files may be open, so at most 512 client connections and 384 streams of servers are: raise the hard "
+        f"limit of open files (ulimit -Hn, LimitNOFILE=) to {enough} for as many as the limits allow"
     ]
     assert caplog.records[0].levelno == logging.WARNING
