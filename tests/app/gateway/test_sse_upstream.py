@@ -78,4 +78,4 @@ def test_check_connects_to_it(url: str, tmp_path: Path) -> None:
     path.write_text(json.dumps({"servers": servers, "mcpServers": pasted}))
     code, out, err = run("check", str(path))
     assert (code, err) == (0, "")
-    assert out.count("server  old 1 (sse, ") == 3
+    assert out.count("  ready  sse 20") == 3

@@ -7,7 +7,7 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.app.runtime.open_files import OPEN_FILES_MAX, open_files_for, within_open_files
+from isthmus.app.runtime.open_files import FEW_FILES, OPEN_FILES_MAX, open_files_for, within_open_files
 from isthmus.core.base.limits import Limits
 
 LIMITS = Limits()
@@ -30,8 +30,11 @@ def test_limits_stay_where_there_are_files_enough(caplog: pytest.LogCaptureFixtu
     assert enough <= OPEN_FILES_MAX
     assert within_open_files(LIMITS, None) == within_open_files(LIMITS, enough) == LIMITS
     assert not caplog.messages
+    within_open_files(LIMITS, FEW_FILES)
+    assert not caplog.messages, "so many are enough for most, and nobody has to act"
     within_open_files(LIMITS, 1024)
     assert caplog.messages == [
-        "1024 files may be open: so at most 512 client connections and 384 streams of servers are; all limits hold "
-        f"where the hard limit of open files (ulimit -Hn, LimitNOFILE=) is {enough}"
+        "1024 files may be open, so at most 512 client connections and 384 streams of servers are: raise the hard "
+        f"limit of open files (ulimit -Hn, LimitNOFILE=) to {enough} for as many as the limits allow"
     ]
+    assert caplog.records[0].levelno == logging.WARNING
