@@ -25,7 +25,8 @@ _REFUSED: Final = re.compile(
     r"No matching distribution",
     re.IGNORECASE,
 )
-_OF_RUNNERS: Final = re.compile(r"(npm_config|npm|node_auth|uv|pip|pipx)_", re.IGNORECASE)
+_OF_NPM: Final = re.compile(r"(npm_config|npm|node_auth)_", re.IGNORECASE)
+_OF_PYTHON: Final = re.compile(r"(uv|pip|pipx)_", re.IGNORECASE)
 
 
 def hint_about(
@@ -41,7 +42,9 @@ def hint_about(
     withheld = {name for name, value in ours.items() if value and name not in theirs}
     if asked := _first(name for name in _asked_for(stderr) if name in withheld):
         return _not_handed_on(asked, names)
-    if _REFUSED.search("\n".join(stderr)) and (kept := _first(filter(_OF_RUNNERS.match, sorted(withheld)))):
+    text = "\n".join(stderr)
+    of_runner = _OF_NPM if re.search(r"\bnpm\b", text) else _OF_PYTHON
+    if _REFUSED.search(text) and (kept := _first(filter(of_runner.match, sorted(withheld)))):
         return f"its registry may want what is in the environment; {_not_handed_on(kept, names)}"
     if absent := _first(name for name in _surely_asked_for(stderr) if name not in ours and name not in theirs):
         are, them = ("is", "it") if len(absent) == 1 else ("are", "them")
