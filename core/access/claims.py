@@ -170,7 +170,8 @@ def _with_slashes(audiences: frozenset[str]) -> frozenset[str]:
 
 def _listed(texts: Collection[str], last: str) -> str:
     """Returns texts as they stand in a sentence: `a, b or c`."""
-    shorter = [shown(text) for text in sorted(texts)[:_AUDIENCES_SHOWN]]
+    usual_first = sorted(texts, key=lambda text: ("/mcp/" not in text, text))
+    shorter = [shown(text) for text in usual_first[:_AUDIENCES_SHOWN]]
     if len(texts) > _AUDIENCES_SHOWN:
         shorter[-1] = f"{len(texts) - _AUDIENCES_SHOWN + 1} more"
     return f" {last} ".join(filter(None, (", ".join(shorter[:-1]), shorter[-1])))

@@ -306,10 +306,15 @@ def example(server: str, command: Sequence[str | Path], *options: str) -> dict[s
 
 
 def configure(folder: Path, settings: Mapping[str, Any]) -> Path:
-    """Writes a configuration file with these settings, a free port, and `folder/data` as its storage."""
+    """Writes a configuration file with these settings, a free port, and `folder/data` as its storage.
+
+    Tests count processes and folders, so none is kept ready.
+    """
     path = folder / "isthmus.json"
     core = {**settings.get("core", {}), "port": 0}
-    path.write_text(json.dumps({**settings, "core": core, "storage": {"root": str(folder / "data")}}))
+    servers = [{"warm": 0, **server} if "command" in server["upstream"] else server for server in settings["servers"]]
+    storage = {"root": str(folder / "data")}
+    path.write_text(json.dumps({**settings, "servers": servers, "core": core, "storage": storage}))
     return path
 
 

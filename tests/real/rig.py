@@ -379,7 +379,11 @@ def wrap(
     Args:
         asks: True to have it ask the server at its start. That is a session, and for a command a process, of its own.
     """
-    arguments = ["wrap", "--listen", "127.0.0.1:0", *_start(asks), *options, *wrap_target(*target)]
+    target_words = wrap_target(*target)
+    # Tests count processes and folders, so none is kept ready.
+    is_warm = target_words[0] != "--" or "--share" in options or "--warm" in options
+    warm = [] if is_warm else ["--warm", "0"]
+    arguments = ["wrap", "--listen", "127.0.0.1:0", *_start(asks), *warm, *options, *target_words]
     with _proxy(arguments, folder, env, cwd) as proxy:
         yield proxy
 

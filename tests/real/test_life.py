@@ -835,7 +835,7 @@ def test_a_port_in_use(folder: Path, over_stdio: Proxy) -> None:
     code, stderr = exit_of(["wrap", "--listen", f"127.0.0.1:{over_stdio.port}", "--", EVERYTHING], folder)
     assert code == 1
     assert f"port {over_stdio.port} on 127.0.0.1 is taken" in stderr
-    assert "choose another one, or 0" in stderr
+    assert "choose another one with --port N" in stderr
     assert "Traceback" not in stderr
     bystander.check_undisturbed()
 

@@ -199,7 +199,7 @@ def settings(folder: Path, urls: Mapping[str, str]) -> dict[str, Any]:
     }
     (folder / "sloppy.json").write_text(json.dumps(SLOPPY))
     servers = [{"id": alias, "upstream": {"url": url}} for alias, url in urls.items()]
-    servers += [{"id": id, "upstream": {"command": list(map(str, words))}} for id, words in commands.items()]
+    servers += [{"id": id, "upstream": {"command": list(map(str, words))}, "warm": 0} for id, words in commands.items()]
     servers = [server | ({"files": "auto"} if server["id"] in TAKING_FILES else {}) for server in servers]
     special = {"dead", "hanging", "moving", "late", "slow", *TAKING_FILES}
     healthy = [server["id"] for server in servers if server["id"] not in special]

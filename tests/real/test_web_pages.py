@@ -95,7 +95,8 @@ def web_page(text: str) -> Iterator[tuple[str, dict[str, str], threading.Event]]
 
 
 def test_a_page_at_another_port_uses_the_endpoint_and_commands_nothing(tmp_path: Path) -> None:
-    servers = [{"id": id, "upstream": {"command": [sys.executable, str(TOOLBOX)]}} for id in ("near", "far")]
+    upstream = {"command": [sys.executable, str(TOOLBOX)]}
+    servers = [{"id": id, "upstream": upstream, "warm": 0} for id in ("near", "far")]
     config = tmp_path / "isthmus.json"
     settings = {"core": {"port": 0}, "storage": {"root": str(tmp_path / "data")}, "servers": servers}
     config.write_text(json.dumps(settings))
