@@ -73,8 +73,8 @@ def test_case_2_a_token_of_another_audience_is_refused_and_says_which_one_is_rig
     driver = settled()
     for _ in range(2):  # before and after its signature is known
         assert reason_of(driver.check(sign(claims(aud="https://a.example/mcp")))) == (
-            "this token is for https://a.example/mcp, expected https://gateway.example.com/mcp or "
-            f"{ENDPOINT}: request it for that resource, or list it in auth.issuers[0].audience"
+            f"this token is for https://a.example/mcp, expected {ENDPOINT} or "
+            "https://gateway.example.com/mcp: request it for that resource, or list it in auth.issuers[0].audience"
         )
     token = sign()
     assert isinstance(driver.check(token), Identity)
