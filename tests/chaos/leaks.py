@@ -117,7 +117,7 @@ class Leaks:
             "storage": {"root": str(self._folder / "data")},
             "sessions": {"idle_ttl_seconds": IDLE_TTL_S},
             "servers": [
-                {"id": "own", "upstream": tiny, **usual},
+                {"id": "own", "upstream": tiny, "warm": 0, **usual},
                 {"id": "shared", "upstream": tiny, "share": "concurrent", "idle_stop_seconds": 1.0, **usual},
                 {"id": "http", "upstream": {"url": f"http://127.0.0.1:{self._upstream.port}/mcp"}, **usual},
             ],

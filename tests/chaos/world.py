@@ -208,8 +208,8 @@ class World:
         command = [*PYTHON, str(SERVER), str(self.journal)]
         idle = {"idle_stop_seconds": LINGER_S}
         more: dict[str, dict[str, object]] = {
-            "own": {},
-            "resting": {"idle_stop_seconds": 0.3},
+            "own": {"warm": 0},
+            "resting": {"idle_stop_seconds": 0.3, "warm": 0},
             "warm": {"warm": 2},
             "shared": {"share": "concurrent", **idle},
             "serial": {"share": "serial", **idle},

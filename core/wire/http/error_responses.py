@@ -90,7 +90,8 @@ def _expected(path: str, surface: Surface, root: str) -> str:
     if is_area and rest and rest[0]:
         near = difflib.get_close_matches(unquote(rest[0])[:64], ids[:CANDIDATES_MAX], n=1)
     else:
-        candidates = [f"/{name}" for name in areas if surface.unnamed in ids] + ["/healthz"]
+        candidates = [f"/{name}" for name in areas if surface.unnamed in ids]
+        candidates += ["/healthz"] if "pages" in surface.areas else []
         for id in ids[:CANDIDATES_MAX]:
             candidates += [f"/{area}/{id}", *([second_path(area, id)] if has_second(id) else [])]
         near = [] if is_area else [root + found for found in difflib.get_close_matches(path[:64], candidates, n=1)]
