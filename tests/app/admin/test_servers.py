@@ -360,7 +360,7 @@ async def test_a_server_that_runs_once_is_not_disturbed_by_a_process_kept_ready(
         async with requested(client.url, "DELETE", {"mcp-session-id": client.session or ""}) as response:
             assert response.status == 204
         await Caller(client.url).initialize()
-        while first & set((await get(gateway, "/servers/a/status"))["pids"]):
+        while first & set((await get(gateway, "/servers/a/status"))["pids"]):  # noqa: ASYNC110
             await anyio.sleep(0.01)
         assert (await get(gateway, "/servers/a/status"))["spares"] == 0
 

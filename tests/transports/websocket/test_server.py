@@ -77,7 +77,7 @@ async def test_the_subprotocol_is_chosen_where_it_is_offered(protocols: tuple[st
         (upgrade().replace(b": 13", b": 12"), 426, "expected 13"),
         (upgrade("Sec-WebSocket-Protocol: graphql-ws"), 400, "'graphql-ws', expected mcp"),
         (upgrade().replace(b"HTTP/1.1", b"HTTP/1.0"), 426, "expected HTTP/1.1"),
-        (upgrade(target="/ws/other"), 404, "expected /ws/"),
+        (upgrade(target="/ws/other"), 404, "expected /ws"),
         (upgrade("Origin: https://evil.example"), 403, "Origin"),
     ],
 )
