@@ -222,7 +222,7 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            tells=request_log.is_wanted(),
+            emits_telemetry=request_log.is_wanted(),
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .base.errors import LocalProtocolError as LocalProtocolError
     from .base.errors import RemoteProtocolError as RemoteProtocolError
     from .base.events import *
-    from .base.happenings import *
     from .base.ids import ChannelId as ChannelId
     from .base.ids import Entropy as Entropy
     from .base.ids import Ticket as Ticket
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from .base.plan import *
     from .base.revisions import Era as Era
     from .base.storage import *
+    from .base.telemetry import *
     from .base.timers import Deadline as Deadline
     from .bulk import BulkEngine as BulkEngine
     from .client_exchange import ClientExchange as ClientExchange
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "base.decisions": "Allowed Decide Denied",
     "base.effects": (
-        "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target Tell"
+        "Close Delete Dial Effect Emit Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target"
     ),
-    "base.happenings": "Happening Outcome RequestOver SessionBegun SessionOver",
+    "base.telemetry": "Outcome RequestEnded SessionEnded SessionStarted TelemetryEvent",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (
         "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "

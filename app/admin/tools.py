@@ -7,7 +7,6 @@ members of the JSON-RPC error.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
@@ -18,6 +17,7 @@ import msgspec
 from ...core.access.identity import Identity
 from ...core.base.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ...core.base.limits import Limits
+from ...core.base.nearest import nearest
 from ...core.upstream.auth_errors import FORBIDDEN
 from ...core.upstream.rate_limiting import wait_of
 from ...core.wire.http.error_responses import page_answer, page_error
@@ -168,6 +168,6 @@ class ToolPages:
 
 
 def _unknown_tool(server: str, name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    mend = f"did you mean {near[0]}?" if near else f"GET /mcp/{server}/tools lists its tools"
+    near = nearest(name, known)
+    mend = f"did you mean {near}?" if near else f"GET /mcp/{server}/tools lists its tools"
     return f"{server} has no tool {name[:200]!r}; {mend}"

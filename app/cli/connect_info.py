@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 
+from ...core.base.nearest import hint
 from ..base import output
 from ..base.errors import ConfigError, Failed
 from ..commands.http_client import Isthmus
@@ -25,9 +25,8 @@ def connect_info(options: argparse.Namespace) -> None:
 
     target = TARGETS.get(options.client)
     if target is None:
-        near = difflib.get_close_matches(options.client.lower(), TARGETS, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"got the client {options.client[:64]!r}, expected one of {', '.join(TARGETS)}{hint}")
+        near = hint(options.client, TARGETS, similarity=0.4)
+        raise ConfigError(f"got the client {options.client[:64]!r}, expected one of {', '.join(TARGETS)}{near}")
     if options.url.startswith("unix:"):
         raise ConfigError("got --url unix:…, expected http(s)://HOST:PORT: clients cannot reach a Unix domain socket")
     isthmus = isthmus_of(options)
@@ -56,9 +55,8 @@ def _endpoint(isthmus: Isthmus, id: str | None) -> tuple[str, str, bool, str]:
     except Failed:  # it shows them to nobody here
         servers = []
     if status == 404:
-        near = difflib.get_close_matches(id or "", servers, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Failed(f"{isthmus.url} has nothing at /mcp{suffix}, expected one of {', '.join(servers)}{hint}")
+        near = hint(id or "", servers)
+        raise Failed(f"{isthmus.url} has nothing at /mcp{suffix}, expected one of {', '.join(servers)}{near}")
     if id is None:
         id = servers[0] if len(servers) == 1 else ALL
     return suffix, id, status == 401, ""

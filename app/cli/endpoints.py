@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
+from ...core.base.nearest import hint
 from ..base import logs
 from ..base.errors import ConfigError
-from ..base.nearest import hint
 from ..config.access_settings import Access
 from ..config.profiles import DEFAULT, REASONS, default_of, profiles_of, servers_of, why_unfit
 from ..config.settings import Settings

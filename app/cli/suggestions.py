@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, Final
 
-from ..base.nearest import hint
+from ...core.base.nearest import hint
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 

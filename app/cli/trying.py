@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ...core.base.nearest import hint
 from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
 from ...transports.base.tokens import TokensOf
 from ...transports.stdio.exit_reason import last_words
 from ..base.errors import ConfigError
-from ..base.nearest import hint
 from ..base.sizes import MIB
 from ..config.access_settings import Access, Auth
 from ..config.profiles import profiles_of, servers_of

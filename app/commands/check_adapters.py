@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...core.base.name_filter import NameFilter
+from ...core.base.nearest import hint
 from ...core.files.calls.offers import helper_name, put_name
 from ...core.jsonrpc.paths import EACH, parse_path
-from ..base.nearest import hint
 from ..config.file_checks import PATTERN_CHARACTERS
 from ..config.file_settings import Adapter, UploadConsumerAdapter
 from ..config.settings import Server

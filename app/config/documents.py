@@ -7,7 +7,6 @@ server, and whether `"8932"` from a variable means a number. Text without a vari
 from __future__ import annotations
 
 import datetime
-import difflib
 import enum
 import json
 import re
@@ -17,6 +16,7 @@ from typing import Annotated, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from ...core.base.nearest import nearest
 from ..base.durations import parse_duration
 from ..base.problem import Problem
 from ..base.sizes import parse_size
@@ -238,10 +238,10 @@ class Reader:
             elif name in self._ignored.get(shape, ()):
                 self.passed_over.append(_join(key, name))
             else:
-                near = difflib.get_close_matches(name, fields, n=1)
+                near = nearest(name, fields)
                 if near:
-                    self.meant.append(_join(key, near[0]))
-                    self._note(_join(key, name), "", _UNKNOWN, f"did you mean {near[0]}?")
+                    self.meant.append(_join(key, near))
+                    self._note(_join(key, name), "", _UNKNOWN, f"did you mean {near}?")
                 else:
                     self._note(_join(key, name), _one_of(fields), _UNKNOWN)
         missing = [name for name, entry in fields.items() if entry.required and entry.name not in built]

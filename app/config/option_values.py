@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from ...core.base.nearest import nearest
 from ..base.errors import ConfigError
 from .documents import expand
 
@@ -44,12 +44,12 @@ def _variable(text: str) -> tuple[str, str]:
     value = os.environ.get(name)
     if value is not None:
         return name, value
-    near = difflib.get_close_matches(name, os.environ, n=1) if _NAME.fullmatch(name) else []
+    near = nearest(name, os.environ) if _NAME.fullmatch(name) else None
     shown = f" {name}" if near or _SURELY_NAME.fullmatch(name) else ""
-    nearest = f"; the nearest that is set is {near[0]}" if near else ""
+    found = f"; the nearest that is set is {near}" if near else ""
     raise ConfigError(
         f"got --env{shown} without a =, and no variable of that name is set here, expected NAME=VALUE, or the NAME of "
-        f"one that is{nearest}"
+        f"one that is{found}"
     )
 
 

@@ -54,7 +54,7 @@ def to_plan(
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
-    tells: bool = False,
+    emits_telemetry: bool = False,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -68,7 +68,7 @@ def to_plan(
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
-        tells: what happens to requests is to be told.
+        emits_telemetry: requests and sessions have telemetry events.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
@@ -102,7 +102,7 @@ def to_plan(
         file_scope=FileScope(settings.sessions.file_scope),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
-        tells=tells,
+        emits_telemetry=emits_telemetry,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),

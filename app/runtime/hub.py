@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.base.budget import Budget
-from ...core.base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents, Tell
+from ...core.base.effects import Close, Dial, Effect, Emit, Note, Pass, Pause, Resume, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
 from ...core.base.ids import ChannelId
@@ -347,8 +347,8 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
-            case Tell():
-                request_log.write(effect.happening)
+            case Emit():
+                request_log.write(effect.event)
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...core.base.happenings import Happening, Outcome, RequestOver, SessionOver
+from ...core.base.telemetry import Outcome, RequestEnded, SessionEnded, TelemetryEvent
 from ..base.logs import REQUESTS, write_later
 from ..base.output import short
 
@@ -26,24 +26,24 @@ def is_wanted() -> bool:
     return logging.getLogger(REQUESTS).isEnabledFor(logging.INFO)
 
 
-def write(happening: Happening) -> None:
-    if isinstance(happening, RequestOver) and happening.outcome is Outcome.RESULT and happening.method in _SILENT:
+def write(event: TelemetryEvent) -> None:
+    if isinstance(event, RequestEnded) and event.outcome is Outcome.RESULT and event.method in _SILENT:
         return
-    write_later(REQUESTS, _line, happening)
+    write_later(REQUESTS, _line, event)
 
 
-def _line(happening: Happening) -> str:
-    match happening:
-        case RequestOver():
-            what = f"{happening.method} {happening.target}" if happening.target else happening.method
-            outcome = _OUTCOMES[happening.outcome] if happening.code is None else f"error {happening.code}"
-            what = f"{what} {outcome} in {_duration(happening.took_s)}"
-        case SessionOver():
-            what = f"session over: {happening.reason}"
+def _line(event: TelemetryEvent) -> str:
+    match event:
+        case RequestEnded():
+            what = f"{event.method} {event.target}" if event.target else event.method
+            outcome = _OUTCOMES[event.outcome] if event.code is None else f"error {event.code}"
+            what = f"{what} {outcome} in {_duration(event.duration_s)}"
+        case SessionEnded():
+            what = f"session ended: {event.reason}"
         case _:
-            what = f"session begun, revision {happening.revision}"
-    client = short(happening.client) or "a client without a name"
-    return f"{happening.server}: {what} ({client}, {happening.session[:_SESSION_CHARS]})"
+            what = f"session started, revision {event.revision}"
+    client = short(event.client) or "a client without a name"
+    return f"{event.server}: {what} ({client}, {event.session[:_SESSION_CHARS]})"
 
 
 def _duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ..base.nearest import hint
+from ...core.base.nearest import hint
 from .schemas import Argument, Arguments, Json, arguments_of
 from .values import Misfit, decoded, value_of
 

@@ -12,10 +12,10 @@ import anyio
 import msgspec
 
 from ...core.base.errors import RemoteProtocolError
+from ...core.base.nearest import hint
 from ...transports.stdio.exit_reason import LAST_WORDS
 from ..base import output
 from ..base.errors import ConfigError, Failed
-from ..base.nearest import hint
 from ..base.output import plain
 from ..runtime.hub import Hub
 from ..runtime.own_sessions import Refusal

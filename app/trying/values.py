@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ..base.nearest import hint
+from ...core.base.nearest import hint
 from .schemas import TYPES, Json, choices_of, items_of, label, text_of, type_of
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")

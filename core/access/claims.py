@@ -4,7 +4,7 @@ they allow, for whom and until when."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -92,10 +92,12 @@ class ClaimRules:
 
     def refuse_audience(self, accepted: Accepted, expected: Collection[str]) -> Refused:
         """Returns the refusal of a token that is for other resources than the `expected` ones."""
-        seen = _listed({url.removesuffix("/") for url in accepted.audiences}, "and")
+        seen = _listed(sorted({url.removesuffix("/") for url in accepted.audiences}), "and")
         if not expected:
             return Refused(f"this token is for {seen}, which is not in {self._place}.audience")
-        wanted = _listed({url.removesuffix("/") for url in expected}, "or")
+        # A client is told the usual path of an endpoint before its second one.
+        resources = sorted({url.removesuffix("/") for url in expected}, key=lambda url: ("/mcp/" not in url, url))
+        wanted = _listed(resources, "or")
         advice = f"request it for that resource, or list it in {self._place}.audience"
         return Refused(f"this token is for {seen}, expected {wanted}: {advice}")
 
@@ -168,10 +170,9 @@ def _with_slashes(audiences: frozenset[str]) -> frozenset[str]:
     return frozenset(bare | {audience + "/" for audience in bare})
 
 
-def _listed(texts: Collection[str], last: str) -> str:
+def _listed(texts: Sequence[str], last: str) -> str:
     """Returns texts as they stand in a sentence: `a, b or c`."""
-    usual_first = sorted(texts, key=lambda text: ("/mcp/" not in text, text))
-    shorter = [shown(text) for text in usual_first[:_AUDIENCES_SHOWN]]
+    shorter = [shown(text) for text in texts[:_AUDIENCES_SHOWN]]
     if len(texts) > _AUDIENCES_SHOWN:
         shorter[-1] = f"{len(texts) - _AUDIENCES_SHOWN + 1} more"
     return f" {last} ".join(filter(None, (", ".join(shorter[:-1]), shorter[-1])))

@@ -10,8 +10,8 @@ import msgspec
 
 from .errors import LocalProtocolError
 from .events import Cookies, Headers
-from .happenings import RequestOver, SessionBegun, SessionOver
 from .ids import ChannelId
+from .telemetry import RequestEnded, SessionEnded, SessionStarted
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
 
@@ -199,10 +199,10 @@ class Resume(Effect, frozen=True):
     channel: ChannelId
 
 
-class Tell(Effect, frozen=True):
-    """Tells what happened. Ordered only if `Plan.tells`; a driver that has no use for it does nothing."""
+class Emit(Effect, frozen=True):
+    """Emits a telemetry event. Ordered only if `Plan.emits_telemetry`; a driver that has no use for it does nothing."""
 
-    happening: SessionBegun | SessionOver | RequestOver
+    event: SessionStarted | SessionEnded | RequestEnded
 
 
 class Note(Effect, frozen=True):

@@ -454,8 +454,8 @@ class Limits(
     """Life of a shared process without sessions: clients come and go, and starting takes seconds. At it: the process is
     stopped."""
     spare_idle_s: float = 1800.0
-    """Life of a process that is kept ready though nobody asked for that (`ServerPlan.spares_on_trial`), as long as that
-    of a session nobody uses. At it: the process is stopped."""
+    """Life of a process that is kept ready by default (`ServerPlan.spares_on_trial`), as long as that of an idle
+    session. At it: the process is stopped."""
     cancelled_request_ttl_s: float = 60.0
     """Time for which a cancelled request may still be the reason of a shared server's request. At it: it is forgotten,
     and the server's request counts for the calls that are open."""

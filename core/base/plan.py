@@ -411,8 +411,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
-    tells: bool = False
-    """Order a `Tell` for each request of a client that is over, and for each session that begins and ends."""
+    emits_telemetry: bool = False
+    """Order an `Emit` for each request of a client that ends, and for each session that starts and ends."""
     name: Id = "isthmus"
     """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
     their name."""

@@ -22,20 +22,20 @@ from ..state.list_changes import NOTIFICATION_OF
 from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
-from .teller import Teller
+from .telemetry import Telemetry
 
 
 class Responder:
     """Sends responses and server messages to the clients of all sessions.
 
     Attributes:
-        teller: tells what happens to requests; None if nobody wants it.
+        telemetry: emits the events of requests; None if the plan asks for none.
     """
 
     def __init__(self, context: Context, streams: Streams) -> None:
         self._context = context
         self._streams = streams
-        self.teller = Teller(context) if context.plan.tells else None
+        self.telemetry = Telemetry(context) if context.plan.emits_telemetry else None
 
     def touch(self, session: Session) -> None:
         """Restarts the idle time of a session. A leg has none: it lasts as long as its front."""
@@ -86,8 +86,8 @@ class Responder:
 
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         session.remove(exchange)
-        if self.teller is not None:
-            self.teller.end(session, exchange, message)
+        if self.telemetry is not None:
+            self.telemetry.end(session, exchange, message)
         self.touch(session)
         keeper, replies = exchange.keeper, session.replies
         if keeper is not None and exchange.task is not None:

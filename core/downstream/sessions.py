@@ -184,8 +184,8 @@ class Sessions:
                 token_raw=None,
                 headers=headers,
             )
-            if self._responder.teller is not None:
-                self._responder.teller.begin(exchange)
+            if self._responder.telemetry is not None:
+                self._responder.telemetry.begin(exchange)
             return exchange
         if frame.method is not None:
             self._receive_notification(session, frame, headers)
@@ -432,8 +432,8 @@ class Sessions:
         opener = session.end_opening(features_of(revision))
         if session.pipe is None:
             opener.reply.name_session(session.id)
-        if self._responder.teller is not None:
-            self._responder.teller.begin_session(session)
+        if self._responder.telemetry is not None:
+            self._responder.telemetry.begin_session(session)
         self._responder.answer(session, opener, envelope.encode_result(opener.id_raw, result))
 
     def refuse_session(self, session: Session, error: bytes) -> None:
@@ -469,8 +469,8 @@ class Sessions:
             else:
                 text = f"{why}: {exchange.method} did not run"
                 self._responder.fail(session, exchange, cut_off_code, text, {"outcome": "not_executed"})
-        if self._responder.teller is not None:
-            self._responder.teller.end_session(session, why)
+        if self._responder.telemetry is not None:
+            self._responder.telemetry.end_session(session, why)
         streams = [*session.streams, *session.resumable.values()]
         questions = session.close()
         for question in questions:
@@ -493,7 +493,7 @@ class Sessions:
         if session.is_busy or self._responder.keeps(session) or session.router.is_used(session):
             self._responder.touch(session)
         else:
-            if self._responder.teller is None:
+            if self._responder.telemetry is None:
                 self._context.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 

@@ -58,7 +58,7 @@ class FastPath:
         self._context = context
         self._sessions = downstream.sessions.sessions
         self._responder = downstream.responder
-        self._teller = downstream.responder.teller
+        self._telemetry = downstream.responder.telemetry
         self._streams = downstream.streams
         self._known = known
         self._writer = upstream.writer
@@ -172,8 +172,8 @@ class FastPath:
             request=request,
             plain=way.plain,
         )
-        if self._teller is not None:
-            self._teller.begin(exchange)
+        if self._telemetry is not None:
+            self._telemetry.begin(exchange)
         session.add(exchange, opening.headers)
         way.send(exchange)
         return exchange
@@ -209,8 +209,8 @@ class FastPath:
             return False
         context.release(channel)
         self._take_in(link, session, exchange, number, channel)
-        if self._teller is not None:
-            self._teller.end_with_result(session, exchange, result or b"")
+        if self._telemetry is not None:
+            self._telemetry.end_with_result(session, exchange, result or b"")
         if pieces is not None:
             self._responder.pass_answer(exchange, pieces)
         elif result is not None:
@@ -242,8 +242,8 @@ class FastPath:
             role.receive_message()
             self._writer.receive_settled(role)
         self._take_in(link, session, exchange, number)
-        if self._teller is not None:
-            self._teller.end_with_result(session, exchange, result)
+        if self._telemetry is not None:
+            self._telemetry.end_with_result(session, exchange, result)
         self._responder.close(session, exchange.reply, envelope.encode_result(exchange.id_raw, result))
         return True
 

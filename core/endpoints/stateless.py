@@ -310,9 +310,9 @@ class Stateless:
         )
         if not session.has_room_for(exchange):
             raise RemoteProtocolError(NO_MEMORY, rpc_code=OVERLOADED, http_status=503)
-        teller = self._responder.teller
-        if teller is not None:
-            teller.begin(exchange)
+        telemetry = self._responder.telemetry
+        if telemetry is not None:
+            telemetry.begin(exchange)
         session.add(exchange)
         session.receive_headers(headers)
         self._responder.touch(session)
@@ -320,8 +320,8 @@ class Stateless:
             self._send_on(session, exchange, claims, responses)
         except RemoteProtocolError as error:  # refused: the exchange must leave no trace
             session.remove(exchange)
-            if teller is not None:
-                teller.end_with_error(session, exchange, error.rpc_code)
+            if telemetry is not None:
+                telemetry.end_with_error(session, exchange, error.rpc_code)
             self._replies.receive_settled(session)
             raise
         if isinstance(opening, PostOpening) and claims is None:

@@ -91,8 +91,8 @@ class _PlainReply(LegReply):
         session, responder = front.session, calls.responder
         exchange.settle()
         session.remove(exchange)
-        if responder.teller is not None:
-            responder.teller.end_with_result(session, exchange, message)
+        if responder.telemetry is not None:
+            responder.telemetry.end_with_result(session, exchange, message)
         responder.touch(session)
         responder.close(session, exchange.reply, message)
         return None, False

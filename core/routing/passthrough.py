@@ -174,6 +174,6 @@ class Passthrough:
             forget(link, session, exchange)
         exchange.settle()
         session.remove(exchange)
-        if self._responder.teller is not None:
-            self._responder.teller.end_with_result(session, exchange, b"")
+        if self._responder.telemetry is not None:
+            self._responder.telemetry.end_with_result(session, exchange, b"")
         self._responder.touch(session)

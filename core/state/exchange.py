@@ -254,7 +254,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         task: the task that the client was given for it. The outcome of the exchange becomes the outcome of the task.
         awaits: the id of the task whose outcome it waits for.
         keeper: keeps it, if it may become a task or waits for one.
-        begun_at: the time at which it came, if that is told.
+        begun_at: the time at which it came, if telemetry is emitted.
     """
 
     TRANSITIONS = TRANSITIONS

@@ -14,6 +14,7 @@ from ..base.effects import (
     Delete,
     Dial,
     Effect,
+    Emit,
     Join,
     Listen,
     Note,
@@ -25,7 +26,6 @@ from ..base.effects import (
     SendEvents,
     Spawn,
     Target,
-    Tell,
 )
 from ..base.events import (
     DeleteOpening,
@@ -107,7 +107,7 @@ INPUTS: Final[dict[Kind, frozenset[str]]] = {
 }
 """The inputs between `receive_open` and `receive_close` on a channel of each kind."""
 
-WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Decide, Note, Tell, *StorageOrder.__args__})
+WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Decide, Note, Emit, *StorageOrder.__args__})
 """The orders that concern no channel."""
 
 

@@ -17,8 +17,6 @@ from .processes import Processes
 TRIAL_S: Final = 5.0
 """Seconds after the start of a spare process in which the end of another process of its server counts as its doing. A
 server takes what only one process can have, such as a port, when it starts."""
-
-
 NOT_NEEDED: Final = "it is not needed any more"
 
 
@@ -115,12 +113,12 @@ class WarmPool:
         return self._processes.count >= self._context.limits.children_max // 2
 
     def make_room(self) -> None:
-        """Stops the spare processes that nobody asked for, if sessions need more than half of the room."""
+        """Stops the spare processes on trial, if sessions need more than half of the room."""
         if self._is_half_full:
             self._let_go(lambda id: self._context.servers[id].spares_on_trial)
 
     def give_up(self, plan: ServerPlan, reason: str) -> None:
-        """Keeps no process of the server ready any more, if nobody asked for one."""
+        """Keeps no process of the server ready any more, if its spare ones are on trial."""
         if plan.spares_on_trial and plan.id not in self._given_up:
             self._given_up.add(plan.id)
             self._context.note("info", f"no process is kept ready for the next session: {reason}", plan.id)

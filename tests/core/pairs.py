@@ -124,13 +124,14 @@ ODD_HEADERS: Final = (None, "method", "name", "none", "revision", "more")
 class Half:
     """One of two engines that get the same inputs. `alias`: that of the server in a profile; None: there is none."""
 
-    def __init__(self, server: ServerPlan, alias: str | None, *, is_fast: bool, tells: bool) -> None:
+    def __init__(self, server: ServerPlan, alias: str | None, *, is_fast: bool, emits: bool) -> None:
         random = Random(1)
-        plan = Plan(servers=(server,), tells=tells)
+        plan = Plan(servers=(server,), emits_telemetry=emits)
         if alias is not None:
             servers = ProfileServer(id="s", alias=alias), ProfileServer(id="other")
             other = ServerPlan(id="other", kind=Kind.PIPE)
-            plan = Plan(servers=(*plan.servers, other), profiles=(Profile(id="all", servers=servers),), tells=tells)
+            profile = Profile(id="all", servers=servers)
+            plan = Plan(servers=(*plan.servers, other), profiles=(profile,), emits_telemetry=emits)
         self.engine = BulkEngine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
         fast_path: Any = Inside(self.engine).fast_path
@@ -160,11 +161,14 @@ class Pair:
         client: Era = Era.HANDSHAKE,
         server: Era = Era.HANDSHAKE,
         alias: str | None = None,
-        tells: bool = False,
+        emits: bool = False,
         **more: Any,
     ) -> None:
         plan = ServerPlan(id="s", kind=kind, era=server, **more)
-        self.halves = (Half(plan, alias, is_fast=True, tells=tells), Half(plan, alias, is_fast=False, tells=tells))
+        self.halves = (
+            Half(plan, alias, is_fast=True, emits=emits),
+            Half(plan, alias, is_fast=False, emits=emits),
+        )
         self.client, self.server, self.alias = client, server, alias
         self.endpoint = "s" if alias is None else "all"
         self.now = 0.0

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ...base.nearest import nearest
+from ....core.base.nearest import nearest
 from ...base.problem import Problem
 from .entries import Entry
 from .findings import Findings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...base.nearest import nearest
+from ....core.base.nearest import nearest
 from .findings import Findings
 from .surroundings import Input
 

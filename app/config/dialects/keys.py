@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from ...base.nearest import ALIKE, nearest
+from ....core.base.nearest import ALIKE, nearest
 
 
 class Meaning(enum.Enum):

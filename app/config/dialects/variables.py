@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...base.nearest import nearest
+from ....core.base.nearest import nearest
 from .clients import Client
 from .surroundings import Input, Surroundings
 

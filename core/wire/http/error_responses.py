@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ...base.errors import INVALID_REQUEST
+from ...base.nearest import nearest
 from ..headers import JSON, Headers
 from .admin_routes import USE, find_page
 from .endpoint_paths import has_second, second_path, usual_path
@@ -88,15 +88,16 @@ def _expected(path: str, surface: Surface, root: str) -> str:
     if not right:
         right = [f"{root}/healthz"] if "pages" in surface.areas else ["nothing: there is no server here"]
     if is_area and rest and rest[0]:
-        near = difflib.get_close_matches(unquote(rest[0])[:64], ids[:CANDIDATES_MAX], n=1)
+        near = nearest(unquote(rest[0])[:64], ids[:CANDIDATES_MAX])
     else:
         candidates = [f"/{name}" for name in areas if surface.unnamed in ids]
         candidates += ["/healthz"] if "pages" in surface.areas else []
         for id in ids[:CANDIDATES_MAX]:
             candidates += [f"/{area}/{id}", *([second_path(area, id)] if has_second(id) else [])]
-        near = [] if is_area else [root + found for found in difflib.get_close_matches(path[:64], candidates, n=1)]
-    nearest = f"; did you mean {near[0]}?" if near and near[0] not in right else ""
-    return f"expected {' or '.join(right)}{nearest}"
+        found = None if is_area else nearest(path[:64], candidates)
+        near = root + found if found else None
+    meant = f"; did you mean {near}?" if near and near not in right else ""
+    return f"expected {' or '.join(right)}{meant}"
 
 
 def _some(ids: Sequence[str]) -> str:

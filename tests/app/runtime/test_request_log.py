@@ -15,18 +15,18 @@ import pytest
 from command import INITIALIZE, INITIALIZED, Run, call_message
 from isthmus.app.base import logs
 from isthmus.app.runtime import request_log
-from isthmus.core.base.happenings import Happening, Outcome, RequestOver, SessionBegun, SessionOver
+from isthmus.core.base.telemetry import Outcome, RequestEnded, SessionEnded, SessionStarted, TelemetryEvent
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 EVIL = "nice\x1b[2J\n12:00:00 error   forged"
 WHO = ("box", "0123456789", EVIL, "2025-11-25")
-HAPPENINGS: list[tuple[Happening, str | None]] = [
-    (SessionBegun(*WHO), "box: session begun, revision 2025-11-25 ("),
-    (RequestOver(*WHO, "initialize", "", Outcome.RESULT, 0.1), None),
-    (RequestOver(*WHO, "tools/call", "echo", Outcome.RESULT, 0.0004), "box: tools/call echo ok in <1 ms ("),
-    (RequestOver(*WHO, "tools/call", "echo", Outcome.TOOL_ERROR, 0.5), "box: tools/call echo tool error in 500 ms ("),
-    (RequestOver(*WHO, "x", "", Outcome.ERROR, 12.34, -32601), "box: x error -32601 in 12.3 s ("),
-    (SessionOver(*WHO, "gone"), "box: session over: gone ("),
+EVENTS: list[tuple[TelemetryEvent, str | None]] = [
+    (SessionStarted(*WHO), "box: session started, revision 2025-11-25 ("),
+    (RequestEnded(*WHO, "initialize", "", Outcome.RESULT, 0.1), None),
+    (RequestEnded(*WHO, "tools/call", "echo", Outcome.RESULT, 0.0004), "box: tools/call echo ok in <1 ms ("),
+    (RequestEnded(*WHO, "tools/call", "echo", Outcome.TOOL_ERROR, 0.5), "box: tools/call echo tool error in 500 ms ("),
+    (RequestEnded(*WHO, "x", "", Outcome.ERROR, 12.34, -32601), "box: x error -32601 in 12.3 s ("),
+    (SessionEnded(*WHO, "gone"), "box: session ended: gone ("),
 ]
 
 
@@ -49,15 +49,15 @@ def piped_log() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_each_happening_has_a_line_that_no_peer_can_forge(format: str) -> None:
+def test_each_event_has_a_line_that_no_peer_can_forge(format: str) -> None:
     with piped_log() as written:
         logs.set_up("info", format)
-        for happening, _ in HAPPENINGS:
-            request_log.write(happening)
+        for event, _ in EVENTS:
+            request_log.write(event)
         logging.getLogger("isthmus").handlers[0].flush()
         lines = os.read(written, 10_000).decode().splitlines()
     assert all(line.isprintable() for line in lines)
-    expected = [text for _, text in HAPPENINGS if text is not None]
+    expected = [text for _, text in EVENTS if text is not None]
     if format == "json":
         told = [json.loads(line) for line in lines]
         assert {one["logger"] for one in told} == {logs.REQUESTS}

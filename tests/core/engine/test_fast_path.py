@@ -34,7 +34,7 @@ from pairs import (
 def test_the_fast_path_has_the_same_effects_as_the_slow_one(
     kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]]
 ) -> None:
-    pair = Pair(kind, client, server, tells=True)
+    pair = Pair(kind, client, server, emits=True)
     for name, *given_ in operations:
         play(pair, name, *given_)
 

@@ -45,6 +45,6 @@ def test_missing_credentials_are_set_as_the_command_has_it(names: SettingNames) 
 
 
 def test_no_name_of_a_command_is_one_of_a_configuration() -> None:
-    for name in set(SettingNames.__struct_fields__) - {"variable", "variable_list"}:
+    for name in set(SettingNames.__struct_fields__) - {"variable_list"}:
         assert getattr(OPTIONS, name).startswith("--")
         assert "--" not in getattr(KEYS, name)

@@ -147,11 +147,11 @@ def test_a_process_that_was_taken_from_the_pool_is_no_warm_process_any_more() ->
     assert status(world).processes == 1
 
 
-# --- Spare processes that nobody asked for ----------------------------------------------------------------------------
+# --- Spare processes on trial -----------------------------------------------------------------------------------------
 
 
 def on_trial(*, limits: Limits | None = None, is_started: bool = True) -> Driver:
-    """Returns a server whose spare process nobody asked for, started once."""
+    """Returns a server whose spare process is on trial, started once."""
     world = driver(ServerPlan(id="a", kind=Kind.PIPE, spares=1, spares_on_trial=True), limits=limits)
     if is_started:
         start_server(world, "a")
@@ -207,7 +207,7 @@ def test_a_process_that_was_taken_is_not_stopped_as_a_spare_one() -> None:
 
 @pytest.mark.parametrize("cause", [cause for cause, _ in CAUSES])
 def test_none_is_kept_once_a_spare_process_has_ended_by_itself(cause: Cause) -> None:
-    """The end of a process that no configuration asked for is no failure of the server."""
+    """The end of a process on trial is no failure of the server."""
     world = on_trial()
     world.end(spawns(world)[1], cause)
     assert (status(world).failures, status(world).spares) == (0, 0)
@@ -250,7 +250,7 @@ def test_a_process_that_does_not_start_beside_a_spare_one_starts_without_it() ->
     assert len(spawns(world)) == 4, "it is started again once the spare one is gone"
 
 
-def test_spare_processes_nobody_asked_for_leave_half_of_the_room_to_sessions() -> None:
+def test_spare_processes_on_trial_leave_half_of_the_room_to_sessions() -> None:
     world = on_trial(limits=Limits(children_max=4))
     assert status(world).spares == 1
     spare = spawns(world)[1]

@@ -1,4 +1,4 @@
-"""Tells what happens to the requests and sessions of clients, where that is wanted."""
+"""Emits telemetry events of the requests and sessions of clients, where the plan asks for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from ..base.effects import Tell
+from ..base.effects import Emit
 from ..base.errors import RemoteProtocolError
-from ..base.happenings import NAME_MAX_CHARS, Outcome, RequestOver, SessionBegun, SessionOver
+from ..base.telemetry import NAME_MAX_CHARS, Outcome, RequestEnded, SessionEnded, SessionStarted
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange
@@ -23,9 +23,9 @@ _NAMED: Final = frozenset({"tools/call", "prompts/get"})
 _IS_ERROR: Final = b'"isError":true'
 
 
-class Teller:
-    """Orders a `Tell` for each happening. Sessions of the driver's own are not told of, but for the calls in them; nor
-    are legs of profiles, whose requests are those of the session with the profile.
+class Telemetry:
+    """Orders an `Emit` for each event. A session of the driver's own has no events, but for the calls in it. A leg of a
+    profile has none: its requests are those of the session with the profile.
 
     A tool's failure is seen by its member `isError` as encoders write it, without spaces; no more is worth its time.
     """
@@ -34,11 +34,11 @@ class Teller:
         self._context = context
 
     def begin(self, exchange: Exchange) -> None:
-        """Notes when a request came."""
+        """Records when a request came."""
         exchange.receive_begun(self._context.now)
 
     def end(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        """Tells that a request is over. `message` is the response; None if there is none."""
+        """Emits the end of a request. `message` is the response; None if there is none."""
         if message is None:
             self._end(session, exchange, Outcome.CANCELLED)
         elif message.startswith(envelope.begin_result(exchange.id_raw)):
@@ -47,26 +47,26 @@ class Teller:
             self.end_with_error(session, exchange, _code_of(message))
 
     def end_with_result(self, session: Session, exchange: Exchange, result: bytes) -> None:
-        """Tells that a request has its result. `result` may be empty if nobody read it."""
+        """Emits the end of a request with a result. `result` may be empty if nobody read it."""
         is_failed = exchange.method == "tools/call" and len(result) <= LOOKED_AT_MAX_BYTES and _IS_ERROR in result
         self._end(session, exchange, Outcome.TOOL_ERROR if is_failed else Outcome.RESULT)
 
     def end_with_error(self, session: Session, exchange: Exchange, code: int | None) -> None:
-        """Tells that a request was answered with an error."""
+        """Emits the end of a request with an error."""
         self._end(session, exchange, Outcome.ERROR, code)
 
     def begin_session(self, session: Session) -> None:
-        """Tells that a client has a session."""
+        """Emits the start of a session."""
         if not session.is_own and session.leg is None:
             self._context.order(
-                Tell(SessionBegun(session.server, session.sid, client_of(session), session.features.revision))
+                Emit(SessionStarted(session.server, session.sid, client_of(session), session.features.revision))
             )
 
     def end_session(self, session: Session, reason: str) -> None:
-        """Tells that the session of a client is over."""
+        """Emits the end of a session."""
         if not session.is_own and session.leg is None and not session.is_stateless:
             self._context.order(
-                Tell(SessionOver(session.server, session.sid, client_of(session), session.features.revision, reason))
+                Emit(SessionEnded(session.server, session.sid, client_of(session), session.features.revision, reason))
             )
 
     def _end(self, session: Session, exchange: Exchange, outcome: Outcome, code: int | None = None) -> None:
@@ -78,8 +78,8 @@ class Teller:
             return
         sender = exchange.request or session.client
         self._context.order(
-            Tell(
-                RequestOver(
+            Emit(
+                RequestEnded(
                     session.server,
                     session.sid,
                     _named(sender.client_info),

@@ -1,6 +1,6 @@
-"""Happenings: requests and sessions of clients that began or are over, for a log, metrics or an audit.
+"""Telemetry events: sessions of clients that started or ended, and requests that ended, for a log, metrics or an audit.
 
-The engine orders a `Tell` for each, if `Plan.tells` says that somebody wants it. None holds a payload or a secret.
+The engine orders an `Emit` for each, if `Plan.emits_telemetry` is set. No event holds a payload or a secret.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 NAME_MAX_CHARS: Final = 80
-"""Characters of a name that is told. Names that people choose are shorter. At it: the rest is left out."""
+"""Characters of a name in an event. Names that people choose are shorter. At it: the rest is left out."""
 
 
-class Happening(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Something that happened in a session of a client.
+class TelemetryEvent(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """An event in a session of a client.
 
     Attributes:
         server: the id of the server or profile that the client uses.
@@ -30,12 +30,12 @@ class Happening(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     revision: str
 
 
-class SessionBegun(Happening, frozen=True):
+class SessionStarted(TelemetryEvent, frozen=True):
     """A client has a session."""
 
 
-class SessionOver(Happening, frozen=True):
-    """The session of a client is over. `reason` is for people."""
+class SessionEnded(TelemetryEvent, frozen=True):
+    """The session of a client has ended. `reason` is for people."""
 
     reason: str
 
@@ -49,18 +49,18 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
 
 
-class RequestOver(Happening, frozen=True):
-    """A request of a client is over.
+class RequestEnded(TelemetryEvent, frozen=True):
+    """A request of a client has ended.
 
     Attributes:
         method: the method, as the client sent it.
         target: the name of the tool or prompt, as the client knows it; "" for other methods.
         code: the code of an error.
-        took_s: seconds from the request to its response.
+        duration_s: seconds from the request to its response.
     """
 
     method: str
     target: str
     outcome: Outcome
-    took_s: float
+    duration_s: float
     code: int | None = None

@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str], *, similarity: float = SIMILAR) -> 
     return names[found[0]] if found else None
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def hint(name: str, known: Iterable[str], *, similarity: float = SIMILAR) -> str:
     """Returns the end of a message about an unknown name, which names the nearest one; "" if there is none."""
-    found = nearest(name, known)
+    found = nearest(name, known, similarity=similarity)
     return f"; did you mean {found}?" if found else ""

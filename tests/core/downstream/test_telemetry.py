@@ -1,33 +1,33 @@
-"""Tests of what is told: a happening for each session and request of a client, and none where nobody wants them."""
+"""Tests of what is told: a event for each session and request of a client, and none where nobody wants them."""
 
 from __future__ import annotations
 
 import pytest
 from driving import Driver, connect, driver, error
-from isthmus.core.base.effects import Tell
+from isthmus.core.base.effects import Emit
 from isthmus.core.base.events import PipeOpening
-from isthmus.core.base.happenings import (
+from isthmus.core.base.telemetry import (
     NAME_MAX_CHARS,
-    Happening,
     Outcome,
-    RequestOver,
-    SessionBegun,
-    SessionOver,
+    RequestEnded,
+    SessionEnded,
+    SessionStarted,
+    TelemetryEvent,
 )
-from isthmus.core.downstream import teller
+from isthmus.core.downstream import telemetry
 
 LATEST = "2025-11-25"
 CALL = '{"name":"echo","arguments":{"secret":1}}'
 
 
-def told(world: Driver) -> list[Happening]:
-    return [effect.happening for effect in world.every(Tell)]
+def told(world: Driver) -> list[TelemetryEvent]:
+    return [effect.event for effect in world.every(Emit)]
 
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_each_session_and_request_is_told_of(down: str, up: str) -> None:
-    world = driver(tells=True)
+    world = driver(emits_telemetry=True)
     client = connect(world, down, up)
     client.request("7", "tools/call", CALL)
     world.wait(0.5)
@@ -41,17 +41,17 @@ def test_each_session_and_request_is_told_of(down: str, up: str) -> None:
     else:
         world.end(client.pipe)
     begun, *requests, over = told(world)
-    assert isinstance(begun, SessionBegun) and isinstance(over, SessionOver)
+    assert isinstance(begun, SessionStarted) and isinstance(over, SessionEnded)
     assert (begun.server, begun.revision, begun.session) == (up, LATEST, over.session)
-    assert all(isinstance(one, RequestOver) and one.session == begun.session for one in requests)
-    seen = [(one.method, one.target, one.outcome, one.code) for one in requests if isinstance(one, RequestOver)]
+    assert all(isinstance(one, RequestEnded) and one.session == begun.session for one in requests)
+    seen = [(one.method, one.target, one.outcome, one.code) for one in requests if isinstance(one, RequestEnded)]
     assert seen == [
         ("initialize", "", Outcome.RESULT, None),
         ("tools/call", "echo", Outcome.TOOL_ERROR, None),
         ("tools/list", "", Outcome.ERROR, -32000),
         ("prompts/get", "ask", Outcome.CANCELLED, None),
     ]
-    assert [one.took_s for one in requests if isinstance(one, RequestOver)][1] == 0.5
+    assert [one.duration_s for one in requests if isinstance(one, RequestEnded)][1] == 0.5
     assert "secret" not in repr(told(world))
 
 
@@ -65,34 +65,34 @@ def test_nothing_is_told_where_nobody_wants_it() -> None:
 def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
     """A call is made over plain HTTP by somebody; other requests, and those of a probe, are the proxy's own."""
     for sees_hidden, expected in ((False, ["echo"]), (True, [])):
-        world = driver(tells=True)
+        world = driver(emits_telemetry=True)
         pipe = world.engine.new_channel()
         world.open(pipe, PipeOpening("pipe", is_own=True, sees_hidden=sees_hidden))
         world.send(pipe, b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}')
         world.start_server()
         world.send(pipe, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}')
         world.answer(world.take_sent("tools/call"))
-        assert [one.target for one in told(world) if isinstance(one, RequestOver)] == expected
+        assert [one.target for one in told(world) if isinstance(one, RequestEnded)] == expected
         assert len(told(world)) == len(expected)
 
 
 def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = driver(tells=True)
+    world = driver(emits_telemetry=True)
     client = connect(world, "http", "http")
     client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
     world.answer(world.take_sent("tools/call"))
-    (last,) = (one for one in told(world) if isinstance(one, RequestOver) and one.target)
+    (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
     assert last.target == "n" * NAME_MAX_CHARS
 
 
 def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teller, "LOOKED_AT_MAX_BYTES", 60)
+    monkeypatch.setattr(telemetry, "LOOKED_AT_MAX_BYTES", 60)
     for text, outcome in (
         ('{"isError":true}', Outcome.TOOL_ERROR),
         (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.RESULT),
     ):
-        world = driver(tells=True)
+        world = driver(emits_telemetry=True)
         connect(world, "http", "http").request("7", "tools/call", CALL)
         world.answer(world.take_sent("tools/call"), text)
-        (last,) = (one for one in told(world) if isinstance(one, RequestOver) and one.target)
+        (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
         assert last.outcome is outcome
