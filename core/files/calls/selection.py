@@ -126,6 +126,7 @@ class Selection:
         chosen: dict[str, SeenFile] = {}
         missing: list[tuple[str, str]] = []
         left: dict[SeenFile, LeftFile] = {}
+        claimed: list[tuple[SeenFile, str, str]] = []  # files that stay behind, which the result surely names
         for index, sighting in enumerate(answer.named[: len(named)]):
             if sighting.problem:
                 if sighting.left is not None and self._was_written(job, sighting.left):
@@ -134,6 +135,8 @@ class Selection:
                         sighting.left in left and left[sighting.left].was_asked
                     )
                     left[sighting.left] = LeftFile(path, sighting.is_folder, was_asked)
+                    if not outcome.claims.is_guess[index]:
+                        claimed.append((sighting.left, named[index][0], sighting.problem))
                 elif not outcome.claims.is_guess[index]:
                     missing.append((named[index][0], sighting.problem))
                 continue
@@ -141,7 +144,9 @@ class Selection:
                 job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
-        self._report_left(job, left_files([file for seen, file in left.items() if known_files.tell(seen)]))
+        untold = {seen: file for seen, file in left.items() if known_files.tell(seen)}
+        self._report_left(job, left_files(untold.values()))
+        missing += [(path, problem) for seen, path, problem in claimed if seen not in untold]
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
                 if not is_finished(file):

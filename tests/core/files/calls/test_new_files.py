@@ -274,6 +274,15 @@ def test_it_is_told_once_and_again_when_it_changes() -> None:
     assert told(files.call("t", writes={"/home/me/z.docx": b"zz"}, arguments=arguments))
 
 
+def test_a_file_that_an_adapter_names_is_refused_each_time() -> None:
+    locator = OutputLocator(mode=LocatorMode.REGEX)
+    files = scene(auto_files=None, producers=(tools("t", output_locator=locator),))
+    named = "Saved as /home/me/z.docx"
+    assert "outside of this session" in told(files.call("t", named, writes={"/home/me/z.docx": b"z"}))
+    again = told(files.call("t", named))
+    assert "z.docx" in again and "outside of this session" not in again
+
+
 def test_it_is_told_when_it_is_named_later_than_it_was_written() -> None:
     files = scene()
     assert not told(files.call("t", writes={"/home/me/z.pdf": b"z"}))
