@@ -275,11 +275,12 @@ def test_it_is_told_once_and_again_when_it_changes() -> None:
 
 
 def test_a_file_that_an_adapter_names_is_refused_each_time() -> None:
-    locator = OutputLocator(mode=LocatorMode.REGEX)
+    locator = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="path")
     files = scene(auto_files=None, producers=(tools("t", output_locator=locator),))
-    named = "Saved as /home/me/z.docx"
-    assert "outside of this session" in told(files.call("t", named, writes={"/home/me/z.docx": b"z"}))
-    again = told(files.call("t", named))
+    named = {"path": "/home/me/z.docx"}
+    first = files.call("t", writes={"/home/me/z.docx": b"z"}, structuredContent=named)
+    assert "outside of this session" in told(first)
+    again = told(files.call("t", structuredContent=named))
     assert "z.docx" in again and "outside of this session" not in again
 
 
