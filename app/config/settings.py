@@ -56,6 +56,13 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_base_url: Annotated[
         str | None, about("What upload and download links start with, where clients reach this host by another name.")
     ] = None
+    link_keys: Annotated[
+        Texts,
+        about(
+            "Secrets of 16 bytes or more that sign links to files, better as ${NAME}: the first signs, all are "
+            "accepted. None: one that is made and kept in the storage folder."
+        ),
+    ] = ()
     allow_artifacts_download: Annotated[bool, about("Offer signed download links for artifacts.")] = True
     allowed_hosts: Annotated[Texts, about("Host headers accepted beside those of the listening address.")] = ()
     allowed_origins: Annotated[
@@ -310,8 +317,9 @@ def _without_secrets(shape: Struct) -> str:
     for name in ("token", "proxy"):
         if shown.get(name) is not None:
             shown[name] = "…"
-    if "request_state_keys" in shown:
-        shown["request_state_keys"] = ("…",) * len(shown["request_state_keys"] or ())
+    for name in ("link_keys", "request_state_keys"):
+        if name in shown:
+            shown[name] = ("…",) * len(shown[name] or ())
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
