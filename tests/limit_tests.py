@@ -450,6 +450,9 @@ LIMIT_TESTS: Final = {
     "core/files/store/links.py::UPLOAD_GRANT_MAX": (
         "core/files/store/test_links.py::test_a_grant_that_is_too_long_is_refused"
     ),
+    "core/files/foreign_files.py::FOREIGN_FILES_MAX": (
+        "core/files/test_foreign_files.py::test_so_many_files_are_looked_for_in_one_request"
+    ),
     "core/files/transfer/admission.py::USED_LINKS_MAX": (
         "core/files/transfer/test_admission.py::test_the_oldest_used_link_is_forgotten"
     ),

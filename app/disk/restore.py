@@ -49,7 +49,7 @@ async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
 async def _stored(records: Records, prefix: str, kind: type[T], name: str) -> tuple[T, ...]:
     """Reads the records with a prefix. One that cannot be decoded is left as it is: another version may read it."""
     found: list[T] = []
-    async for key, record in records.scan(prefix):
+    async for _, record in records.scan(prefix):
         try:
             found.append(msgspec.json.decode(record.value, type=kind))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

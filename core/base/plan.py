@@ -413,6 +413,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
     emits_telemetry: bool = False
     """Order an `Emit` for each request of a client that ends, and for each session that starts and ends."""
+    shares_storage: bool = False
+    """Other processes use the storage, too, so a file may be there that this one does not know."""
     name: Id = "isthmus"
     """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
     their name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from ..base.events import DownloadOpening, DraftOpening, UploadOpening
@@ -18,9 +18,11 @@ from .calls.calls import Calls
 from .calls.inline_inputs import InlineInputs
 from .calls.linked_resources import LinkedResources
 from .calls.put_file import PutCalls
+from .foreign_files import ForeignFiles
 from .plane import FilePlane
 from .resources import ArtifactResources
 from .store.puts import Puts
+from .store.shared import SharedFiles
 from .store.store import FileStore
 from .store.workspaces import WorkspaceOrders
 from .transfer.admission import UploadAdmission
@@ -56,18 +58,20 @@ class Files(Feature):
         self._workspaces = workspaces = WorkspaceOrders(context, storage_orders, is_used=sessions.has_workspace)
         linked_resources = LinkedResources(context, upstream.writer)
         inline_inputs = InlineInputs(context, file_store, puts)
+        self._shared_files = shared_files = SharedFiles(context, file_store, storage_orders)
+        self._foreign_files = foreign_files = ForeignFiles(context, file_store, shared_files)
         calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs)
         self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
         put_calls = PutCalls(context, puts)
         self._plane = plane = FilePlane(context, file_store, calls, resources, linked_resources, put_calls)
         self._admission = admission = UploadAdmission(context, sessions, file_store, storage_orders)
-        transfers = FileTransfers(context, file_store, admission, storage_orders)
+        transfers = FileTransfers(context, file_store, admission, shared_files)
         self._resumable_uploads = resumable_uploads = ResumableUploads(context, file_store, admission)
-        self.interceptors = (plane,)
+        self.interceptors = (foreign_files, plane)
         self.timers = {
             "linked": sessions.while_open(lambda session, key: linked_resources.handle_timeout(key)),
             "resources": resources.handle_change,
-            "upload": partial(file_store.handle_timeout, "upload"),
+            "upload": self._handle_unused,
             "artifact": partial(file_store.handle_timeout, "artifact"),
             "room": lambda _: file_store.make_room(),
             "draft": resumable_uploads.handle_timeout,
@@ -79,6 +83,13 @@ class Files(Feature):
             DraftOpening: resumable_uploads.open,
         }
         self.channels = {UploadRole: transfers, AppendRole: resumable_uploads}
+
+    def _handle_unused(self, sid: str, id: str) -> None:
+        """Handles an upload that has not been used for its lifetime."""
+        if self._context.plan.shares_storage:
+            self._shared_files.handle_timeout(sid, id)
+        else:
+            self._file_store.handle_timeout("upload", sid, id)
 
     # --- Queries and orders of an operator ----------------------------------------------------------------------------
 
@@ -99,6 +110,10 @@ class Files(Feature):
         return sum(isinstance(role, UploadRole | AppendRole) for _, role in self._context.channels())
 
     # --- Profiles -----------------------------------------------------------------------------------------------------
+
+    def wait_for_files(self, params: bytes | None, then: Callable[[str], None]) -> bool:
+        """See `FileDirectory`."""
+        return self._context.plan.shares_storage and self._foreign_files.wait_for_files(params, then)
 
     def server_of(self, session: Session, uri: str) -> str:
         """See `FileDirectory`."""

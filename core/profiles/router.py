@@ -14,6 +14,7 @@ import msgspec
 
 from ..access.policy import may_see
 from ..base.errors import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     OVERLOADED,
@@ -34,7 +35,7 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState
 from ..state.feature import TimerHandler
 from ..state.link import Link
 from ..state.listen_filter import LISTS as LIST_CHANGES
@@ -207,12 +208,25 @@ class ProfileRouter:
         else:
             self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
-    def _send_on(self, front: Front, exchange: Exchange, params: bytes | None) -> None:
+    def _send_on(
+        self, front: Front, exchange: Exchange, params: bytes | None, *, are_files_known: bool = False
+    ) -> None:
         session = front.session
+
+        def go_on(problem: str) -> None:
+            if exchange.state is not ExchangeState.PREPARING:
+                return  # the client has left meanwhile
+            if problem:
+                self._responder.fail(session, exchange, INTERNAL_ERROR, problem)
+            else:
+                self._send_on(front, exchange, params, are_files_known=True)
+
         try:
             kind = self._lists.kind_of(front, exchange)
             found = self._view.rewriter.address(exchange.method, params, self._lists.snapshots(kind))
             if found is None and self._files is not None and exchange.method in OF_RESOURCES:
+                if not are_files_known and self._files.wait_for_files(params, go_on):
+                    return
                 uri = name_in(exchange.method, params) or ""
                 found = Addressed(self._files.server_of(session, uri), uri, params or b"{}")
             if found is None or not self._shows(found.server, kind.grants):

@@ -26,6 +26,7 @@ ORDER: Final[dict[str, str]] = {
     "time limits": "Counts from the arrival of a call, whatever holds it back later.",
     "task wishes": "Takes the wish out of the params before anything else reads them.",
     "shared settings": "Merges what sessions set in one process, before that is sent.",
+    "foreign files": "Loads what is known of the files that a request names, before anything asks for them.",
     "files": "Answers what the proxy adds to the server's lists, which no filter hides, and replaces handles in "
     "arguments.",
     "name filter": "Hides what the server itself has. It sees results after their translation, before the proxy's own "

@@ -230,6 +230,10 @@ class TaskDirectory(Protocol):
 class FileDirectory(Protocol):
     """The files of all servers, as a profile asks for them. Implemented by `files.Files`."""
 
+    def wait_for_files(self, params: bytes | None, then: Callable[[str], None]) -> bool:
+        """True if params name files of other processes that are looked for now. Calls `then` at the end, with the text
+        of the error if the storage had a problem; else with ""."""
+
     def server_of(self, session: Session, uri: str) -> str:
         """Returns the server of an artifact of the client of a session with a profile.
 

@@ -72,7 +72,7 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        return f"upload/{self.sid}/{self.uid}"
+        return upload_key(self.sid, self.uid)
 
     @property
     def id(self) -> str:
@@ -81,6 +81,10 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> FileKind:
         return "upload"
+
+
+def upload_key(sid: str, uid: str) -> str:
+    return f"upload/{sid}/{uid}"
 
 
 def artifact_key(sid: str, aid: str) -> str:

@@ -113,11 +113,11 @@ class Dialogue:
     made: ClassVar[list[Dialogue]] = []
     """The dialogues of the running test, which ends with nothing unexpected."""
 
-    def __init__(self, *servers: ServerPlan, limits: Limits | None = None, **rest: Any) -> None:
+    def __init__(self, *servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **rest: Any) -> None:
         plans = servers or (ServerPlan(id="files", kind=Kind.PIPE),)
         plan = Plan(servers=plans, link_keys=(b"0123456789abcdef",), workspaces_path="/w", **rest)
         self.engine = CheckedEngine(
-            plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True, limits=limits
+            plan, entropy=random.Random(seed).randbytes, unix_at_zero=1e9, has_storage=True, limits=limits
         )
         self.now = 100.0
         self.records: dict[str, bytes] = {}  # of its storage

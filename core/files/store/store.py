@@ -168,7 +168,7 @@ class FileStore:
         """Enforces the limits without a new file: earlier runs may have left more than the limits allow now. Expired
         files go first."""
         for entry in [entry for entry in self._quota.all_entries() if entry.is_over(self._context.now)]:
-            self._drop(entry, Ending.EXPIRED)
+            self._expire(entry)
         for account in self._quota.accounts:
             self._make_own_room(account)
         _, all_bytes = self._quota.free(Account("", ""))
@@ -216,13 +216,30 @@ class FileStore:
         and so does what exceeds the limits."""
         records: list[StoredUpload | StoredArtifact] = [*uploads, *artifacts]
         for record in sorted(records, key=lambda record: (record.stored_at_unix, record.id)):
-            expires_at, added_at = record.expires_at_unix - self._context.unix_at_zero, float("-inf")
-            if isinstance(record, StoredUpload):  # both branches do the same: the type checker needs them apart
-                self._put(self._entry(record, added_at, expires_at))
-            else:
-                self._put(self._entry(record, added_at, expires_at))
+            self._put_stored(record)
         if any(min(self._quota.free(account)) < 0 for account in self._quota.accounts):
             self._context.timers.set(("room", ""), 0.0, "stored files beyond their bounds")
+
+    def adopt(self, record: StoredUpload | StoredArtifact) -> None:
+        """Adds a file that another process has stored in the storage they share, or learns that it lives longer.
+
+        Where files are of their session, that session is open in the other process, for all that is known here. So
+        only links lead to the file.
+        """
+        entry = self._quota.find(record.kind, record.sid, record.id)
+        if entry is not None:
+            entry.extend(record.expires_at_unix - self._context.unix_at_zero)
+            self._set_deadline(entry)
+        elif record.expires_at_unix > self._context.now_unix:
+            is_of_session = self._ends_with_sessions and not record.is_bearer
+            self._put_stored(record, self._context.now if is_of_session else float("-inf"))
+
+    def _put_stored(self, record: StoredUpload | StoredArtifact, added_at: float = float("-inf")) -> None:
+        expires_at = record.expires_at_unix - self._context.unix_at_zero
+        if isinstance(record, StoredUpload):  # both branches do the same: the type checker needs them apart
+            self._put(self._entry(record, added_at, expires_at))
+        else:
+            self._put(self._entry(record, added_at, expires_at))
 
     def _entry(self, record: R, added_at: float, expires_at: float) -> Entry[R]:
         self._uses += 1
@@ -249,10 +266,23 @@ class FileStore:
         why = "upload unused" if record.kind == "upload" else "artifact expired"
         self._context.timers.set((record.kind, (record.sid, record.id)), entry.expires_at, why)
 
+    def is_over(self, kind: FileKind, sid: str, id: str) -> bool:
+        """True if there is such a file, it has expired, and no call uses it."""
+        entry = self._quota.find(kind, sid, id)
+        return entry is not None and entry.is_over(self._context.now)
+
     def handle_timeout(self, kind: FileKind, sid: str, id: str) -> None:
         """Drops a file that has expired. A file in use goes when its last call is over."""
         entry = self._quota.find(kind, sid, id)
         if entry is not None and entry.is_over(self._context.now):
+            self._drop(entry, Ending.EXPIRED)
+
+    def _expire(self, entry: StoredEntry) -> None:
+        """Drops a file that has expired. Where another process may have extended it, that is looked up first
+        (`SharedFiles.handle_timeout`)."""
+        if self._context.plan.shares_storage and entry.record.kind == "upload":
+            self._set_deadline(entry)
+        else:
             self._drop(entry, Ending.EXPIRED)
 
     def delete(self, kind: FileKind, sid: str, id: str) -> None:
@@ -363,7 +393,7 @@ class FileStore:
         if self._quota.find(record.kind, record.sid, record.id) is not entry:
             return  # it was dropped with its session meanwhile
         if entry.is_over(self._context.now):
-            self._drop(entry, Ending.EXPIRED)
+            self._expire(entry)
         elif not entry.pins:
             self._make_room(entry.account)
             self._make_slots(entry.account, record.kind)
@@ -377,7 +407,7 @@ class FileStore:
     def _alive(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None:
         entry = self._quota.find(kind, sid, id)
         if entry is not None and entry.is_over(self._context.now):
-            self._drop(entry, Ending.EXPIRED)
+            self._expire(entry)
             return None
         return entry
 
@@ -389,8 +419,10 @@ class FileStore:
         ttl_s = self._context.limits.upload_ttl_s
         entry.extend(self._context.now + ttl_s)  # a restored deadline is later if the wall clock was put back since
         self._set_deadline(entry)
-        expires_at_unix = self._context.now_unix + ttl_s
-        if expires_at_unix - entry.record.expires_at_unix > ttl_s * SAVED_ANEW_AFTER:
+        expires_at_unix, lag_s = self._context.now_unix + ttl_s, ttl_s * SAVED_ANEW_AFTER
+        if self._context.plan.shares_storage:  # others go by the record, which may not fall behind
+            expires_at_unix += lag_s
+        if expires_at_unix - entry.record.expires_at_unix > lag_s:
             record = msgspec.structs.replace(entry.record, expires_at_unix=expires_at_unix)
             entry.replace_record(record)
             value = msgspec.json.encode(record)

@@ -14,13 +14,14 @@ from ...base.errors import LocalProtocolError
 from ...base.events import Cause, DownloadOpening, UploadOpening
 from ...base.ids import ChannelId
 from ...base.setting_names import LARGER_FILES
-from ...base.storage import Discard, Load, Loaded, Receive, Serve, StorageAnswer, UploadManifest
+from ...base.storage import Discard, Receive, Serve, UploadManifest
 from ...state.context import ChannelRole, Context
 from ...state.feature import ChannelHandler
-from ...state.storage_orders import StorageOrders
+from ...state.records import FileKind
 from ..store.links import check_download
 from ..store.owners import Account
-from ..store.store import FileStore, Reservation, StoredArtifact, StoredUpload, artifact_key
+from ..store.shared import FileName, SharedFiles
+from ..store.store import FileStore, Reservation
 from .admission import FULL, Permit, Refusal, UploadAdmission
 
 PART_OVERHEAD_MAX_BYTES: Final = 16 * 1024
@@ -33,6 +34,7 @@ def overhead_max_bytes(files_max: int) -> int:
     return PART_OVERHEAD_MAX_BYTES * (1 + 2 * files_max)
 
 
+KINDS: Final[tuple[FileKind, ...]] = ("artifact", "upload")
 STOPPING: Final = Refusal(503, "shutting_down", "the proxy is shutting down: send it again when it is back")
 
 
@@ -63,12 +65,12 @@ class FileTransfers(ChannelHandler):
     reads_late = True  # the storage reports the end of a body that was refused, too
 
     def __init__(
-        self, context: Context, file_store: FileStore, admission: UploadAdmission, storage_orders: StorageOrders
+        self, context: Context, file_store: FileStore, admission: UploadAdmission, shared_files: SharedFiles
     ) -> None:
         self._context = context
         self._file_store = file_store
         self._admission = admission
-        self._storage_orders = storage_orders
+        self._shared_files = shared_files
 
     # --- Uploads ----------------------------------------------------------------------------------------------------
 
@@ -183,8 +185,7 @@ class FileTransfers(ChannelHandler):
     # --- Downloads --------------------------------------------------------------------------------------------------
 
     def open_download(self, channel: ChannelId, opening: DownloadOpening) -> None:
-        """Checks the link, then orders the file to be served. A record that the store does not have is loaded from the
-        storage."""
+        """Checks the link, then orders the file to be served."""
         fault = check_download(
             self._context.plan.link_keys,
             opening.query,
@@ -204,32 +205,19 @@ class FileTransfers(ChannelHandler):
             self._refuse(channel, Refusal(403, "bad_credential", text))
             return
         self._context.register(channel, FileRole())
-        entry = self._file_store.find_any(opening.sid, opening.artifact)
-        if entry is not None:
-            self._serve(channel, opening, entry.record)
+        names = [FileName(kind, opening.sid, opening.artifact) for kind in KINDS]
+        if any(self._file_store.has(*name) for name in names):
+            self._serve(channel, opening)
+        else:
+            self._shared_files.load(names, lambda problem: self._serve(channel, opening, problem))
+
+    def _serve(self, channel: ChannelId, opening: DownloadOpening, problem: str = "") -> None:
+        if problem:
+            self._answer(channel, Refusal(503, "storage_failed", problem))
             return
-
-        def loaded(answer: StorageAnswer) -> None:
-            value = answer.value if isinstance(answer, Loaded) else None
-            try:
-                found = None if value is None else msgspec.json.decode(value, type=StoredArtifact)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found = None
-            self._serve(channel, opening, found)
-
-        key = artifact_key(opening.sid, opening.artifact)
-        self._storage_orders.order(lambda ticket: Load(ticket=ticket, key=key), loaded)
-
-    def _serve(
-        self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None
-    ) -> None:
-        is_theirs = record is not None and opening.principal in (None, record.principal)
-        if (
-            record is None
-            or not is_theirs
-            or record.server != opening.server
-            or record.expires_at_unix < self._context.now_unix
-        ):
+        entry = self._file_store.find_any(opening.sid, opening.artifact)
+        record = None if entry is None else entry.record
+        if record is None or opening.principal not in (None, record.principal) or record.server != opening.server:
             self._answer(channel, Refusal(404, "not_found", "this file has expired"))
             return
         if self._context.is_open(channel):

@@ -8,7 +8,7 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
 from expected_values import Containing
-from isthmus.core import Era, Kind, Profile, ProfileServer, ServerPlan
+from isthmus.core import Era, Kind, Load, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.plan import ArtifactProducer, FileScope, LocatorMode, OutputLocator, UploadConsumer
 
 ERAS = pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS], ids=["handshake", "stateless"])
@@ -130,6 +130,28 @@ def test_an_artifact_is_read_by_its_own_principal_alone(era: Era) -> None:
     }
     read = bob.asks("resources/read", {"uri": artifact})
     bob.is_answered(read, error=-32002 if era is Era.HANDSHAKE else -32602)
+
+
+@ERAS
+def test_an_artifact_of_another_process_is_read_at_a_profile(era: Era) -> None:
+    """The two processes share a storage. One that nobody has made is not found, in neither of them."""
+    play, (alice,), alpha, _ = meeting(era, "alice", shares_storage=True)
+    artifact = makes(alice, alpha, starts=True)
+    other, (again, bob), there, _ = meeting(era, "alice", "bob", shares_storage=True, seed=2)
+    other.records = play.records
+    read = again.asks("resources/read", {"uri": artifact})
+    if era is Era.HANDSHAKE:
+        there.starts(able=CAN)
+    assert outcome(again, read)["contents"][0]["text"] == "hello"
+    missing = -32002 if era is Era.HANDSHAKE else -32602
+    bob.is_answered(bob.asks("resources/read", {"uri": artifact}), error=missing)
+    again.is_answered(
+        again.asks("resources/read", {"uri": f"artifact://sessions/{'0' * 32}/{'1' * 32}/x"}), error=missing
+    )
+    other.late_for = (Load,)
+    failed = again.asks("resources/read", {"uri": f"artifact://sessions/{'2' * 32}/{'1' * 32}/x"})
+    other.waits(130.0)
+    again.is_answered(failed, error=-32603)
 
 
 @ERAS
