@@ -23,12 +23,15 @@ class ProfileServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An endpoint that shows several servers, at /mcp/ and its id."""
+    """An endpoint with several servers, at /mcp/ID."""
 
-    id: Annotated[Id, about("Names the profile in URLs: another name than that of a server. all is at /mcp, too.")]
+    id: Annotated[
+        Id,
+        about("Name of the profile in URLs. It must differ from the ids of servers. The profile all is also at /mcp."),
+    ]
     servers: Annotated[
         tuple[str | ProfileServer, ...],
-        Meta(min_length=1, description="Its servers, by id, or with an alias: {id: filesystem, alias: fs}."),
+        Meta(min_length=1, description="Servers of the profile, by id, or with an alias: {id: filesystem, alias: fs}."),
     ]
     tools: Annotated[
         Literal["all", "search"],
@@ -38,5 +41,9 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "all"
     list_wait_seconds: Annotated[
-        Seconds, about("How long a list waits for servers of which nothing is known yet. The others are listed then.")
+        Seconds,
+        about(
+            "Maximum time that a list request waits for servers without a stored list. Then it returns the other "
+            "servers."
+        ),
     ] = 3.0
