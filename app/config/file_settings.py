@@ -11,7 +11,10 @@ from ..base.sizes import KIB
 from .value_types import InlineSize, Texts, about
 
 NAMES: Final = "Names of tools, or patterns with *, ? and [...]."
-LINKS: Final = "How results refer to an artifact: a resource_link block, a text with its URI and download link, or both. Use text for clients that reject resource_link, such as AutoGen and Semantic Kernel."
+LINKS: Final = (
+    "How results refer to an artifact: a resource_link block, a text with its URI and download link, or both. Use text "
+    "for clients that reject resource_link, such as AutoGen and Semantic Kernel."
+)
 
 
 class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="upload_consumer"):
