@@ -16,8 +16,8 @@ class ProfileServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     alias: Annotated[
         str | None,
         about(
-            "What stands before the names of its tools and prompts, and two underscores: a lower-case letter, then up "
-            'to 15 of a-z, 0-9 and -. null: it is made of the id. "": nothing, for one server at most.'
+            "Prefix of the names of its tools and prompts, before two underscores: a lower-case letter, then up to 15 "
+            'of a-z, 0-9 and -. null: made from the id. "": no prefix, for at most one server.'
         ),
     ] = None
 
@@ -36,8 +36,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: Annotated[
         Literal["all", "search"],
         about(
-            "all: list the tools of the servers; search: list search_tools, call_tool and call_read_only_tool instead, "
-            "by which clients find and call them."
+            "all: list all tools. search: list only search_tools, call_tool and call_read_only_tool, with which "
+            "clients find and call the others."
         ),
     ] = "all"
     list_wait_seconds: Annotated[

@@ -109,7 +109,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Clients' sessions."""
+    """Sessions of clients."""
 
     idle_ttl_seconds: Annotated[Seconds, about("A session that is not used for this time ends.")] = 1800.0
     max_active: Annotated[Count, about("Maximum number of sessions.")] = 10_000
@@ -567,7 +567,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pins: Pins = Pins()
     clean: Clean = Clean()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
-    profiles: Annotated[tuple[Profile, ...], about("Endpoints that show several servers each.")] = ()
+    profiles: Annotated[tuple[Profile, ...], about("Endpoints with several servers.")] = ()
     schema_url: Annotated[
-        str | None, about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
+        str | None, about("URL or path of the JSON Schema for editors. Isthmus does not read it.")
     ] = field(default=None, name="$schema")
