@@ -135,22 +135,21 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         "--era",
         choices=("auto", "handshake", "stateless"),
         default="auto",
-        help="protocol used with the server: handshake, with initialize and sessions; stateless, revision 2026-07-28; "
-        "auto, that of each client if the server supports it; default auto",
+        help="protocol of the server: handshake, up to revision 2025-11-25; stateless, revision 2026-07-28; auto, "
+        "that of each client if the server supports it; default auto",
     )
     wrap.add_argument(
         "--share",
         choices=("none", "concurrent", "serial"),
         default="none",
-        help="use one process of the command for all sessions: concurrent; serial, one call at a time; none, a "
-        "process for each session; default none",
+        help="sharing of the process of the command: none, a process for each session; concurrent, one process for "
+        "all sessions; serial, one process and one call at a time; default none",
     )
     wrap.add_argument(
         "--warm",
         type=typed_option(_parse_warm),
         metavar="N|auto",
-        help="number of processes to start ahead for the next sessions; auto: one, after the first session; default "
-        "auto",
+        help="number of spare processes for the next sessions; auto: one, after the first session; default auto",
     )
     wrap.add_argument(
         "--tasks",

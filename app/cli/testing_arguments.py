@@ -77,8 +77,8 @@ def add_replay(add: Add, shared: argparse.ArgumentParser) -> None:
         epilog="A recording of `isthmus conform` is replayed against the server or client, and shows which rules are "
         "still broken. In the command of a client, {url} or {server} is replaced with the test server. A trace "
         "of `isthmus serve` or `wrap` is replayed without a peer, and shows whether this version behaves the "
-        "same. Exit codes: 0 no MUST rule is broken, or no difference; 1 a MUST rule is broken, a difference, "
-        "or the peer cannot be tested; 2 usage."
+        "same. Exit codes: 0 no MUST rule is broken, or no difference; 1 a MUST rule is broken, a difference, or the "
+        "peer cannot be tested; 2 usage. "
         "Example: isthmus replay broken.jsonl -- python my_server.py",
     )
     replay.add_argument("file", metavar="FILE", help="file of `conform --record` or of `--trace`")
@@ -92,7 +92,7 @@ def add_vendor(add: Add, shared: argparse.ArgumentParser) -> None:
         "vendor",
         parents=[shared],
         help=as_help(about),
-        description=f"{about} An existing unedited copy is replaced. An edited copy, or another folder, is not.",
+        description=f"{about} An existing unedited copy is replaced. An edited copy, or another folder, is not replaced.",
         epilog="Exit codes: 0 done, or the copy is unedited; 1 the copy is edited, or DIR is no copy; 2 usage. "
         "Example: isthmus vendor src/acme/mcp_core --without tasks,oracle",
     )
