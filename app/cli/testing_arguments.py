@@ -92,7 +92,7 @@ def add_vendor(add: Add, shared: argparse.ArgumentParser) -> None:
         "vendor",
         parents=[shared],
         help=as_help(about),
-        description=f"{about} An existing unedited copy is replaced. An edited copy, or another folder, is not replaced.",
+        description=f"{about} An existing unedited copy is replaced. An edited copy and other folders are not.",
         epilog="Exit codes: 0 done, or the copy is unedited; 1 the copy is edited, or DIR is no copy; 2 usage. "
         "Example: isthmus vendor src/acme/mcp_core --without tasks,oracle",
     )
