@@ -62,6 +62,7 @@ from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
 from .disk.lock import InUse, holding
+from .disk.purge import keep_purged
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
@@ -225,7 +226,7 @@ async def running(
             emits_telemetry=request_log.is_wanted(),
         )
         stderr: dict[str, list[str]] = {}
-        logins = None if tokens is not None else _logins(settings, login_command, link_key, gate)
+        logins = None if tokens is not None else _logins(settings, login_command, plan.link_key, gate)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -236,11 +237,12 @@ async def running(
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
         )
-        forwarder = _forwarder(settings, link_key, limits, names)
+        forwarder = _forwarder(settings, plan.link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
+            tasks.start_soon(keep_purged, records)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
             try:

@@ -77,10 +77,10 @@ _NAMES: Final = {
     ),
     "base.revisions": "Era",
     "base.storage": (
-        "Allocate Allocated Answer Append Appended Cease Collect Collected CollectedFile Discard Extend Extended Fetch "
-        "Fetched FileSource Forget ForgetAll Halt InlineSource Load Loaded Materialize Materialized Receive Remove "
-        "Save Saved SeenFile Serve Sighting Source StorageAnswer StorageFailed StorageOrder StoredFile Survey "
-        "Surveyed Sweep UploadManifest"
+        "Allocate Allocated AlreadyThere Answer Append Appended Cease Collect Collected CollectedFile Discard "
+        "Extend Extended Fetch Fetched FileSource Forget ForgetAll Halt InlineSource Load Loaded Materialize "
+        "Materialized Receive Remove Save Saved SeenFile Serve Sighting Source StorageAnswer StorageFailed "
+        "StorageOrder StoredFile Survey Surveyed Sweep UploadManifest"
     ),
     "base.timers": "Deadline",
     "bulk": "BulkEngine",

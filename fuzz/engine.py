@@ -51,6 +51,7 @@ from isthmus.core.base.plan import (
 from isthmus.core.base.storage import (
     Allocate,
     Allocated,
+    AlreadyThere,
     Append,
     Appended,
     Collect,
@@ -99,7 +100,7 @@ PLAN: Final = Plan(
         ),
         ServerPlan(id="auto", kind=Kind.HTTP, auto_files=AutoFiles()),
     ),
-    link_key=b"the key of this target",
+    link_keys=(b"the key of this target",),
     workspaces_path="/w",
     fallback_base_url="http://here",
     stores_events=True,
@@ -669,6 +670,8 @@ class World:
         match order:
             case Load(key=key):
                 return Loaded(self.records.get(key) if how & 1 else b"\xff")
+            case Save(key=key, is_new=True) if key in self.records:
+                return AlreadyThere()
             case Save(key=key, value=value):
                 self.records[key] = value
                 return Saved()

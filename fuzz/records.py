@@ -16,12 +16,14 @@ from isthmus.core.base.events import Cause, DownloadOpening, End
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Load, Loaded, Serve
 from isthmus.core.bulk import BulkEngine
-from isthmus.core.files.store.handles import sign_download
+from isthmus.core.files.store.links import sign_download
 from isthmus.storage.memory import MemoryRecords
 
 LOOP = asyncio.new_event_loop()
 KEY = b"the key of this target"
-PLAN = Plan(servers=(ServerPlan(id="ops", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",)),)),), link_key=KEY)
+PLAN = Plan(
+    servers=(ServerPlan(id="ops", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",)),)),), link_keys=(KEY,)
+)
 NOW_UNIX = 1_000_000_000.0
 FOREVER_S = 1e12
 SID, AID = "0123456789abcdef" * 2, "fedcba9876543210" * 2

@@ -447,14 +447,11 @@ LIMIT_TESTS: Final = {
     "core/files/transfer/resumable.py::WAITING_MAX": (
         "core/files/transfer/test_resumable_refused.py::test_so_many_requests_wait_behind_the_current_one"
     ),
-    "core/files/store/handles.py::NONCES_MAX": (
-        "core/files/store/test_handles.py::test_the_oldest_nonce_gives_way_at_the_bound"
+    "core/files/store/links.py::UPLOAD_GRANT_MAX": (
+        "core/files/store/test_links.py::test_a_grant_that_is_too_long_is_refused"
     ),
-    "core/files/store/handles.py::NONCES_PER_OWNER_MAX": (
-        "core/files/store/test_handles.py::test_the_bound_of_an_owner_drops_only_its_own_links"
-    ),
-    "core/files/store/handles.py::NONCES_PER_SESSION_MAX": (
-        "core/files/store/test_handles.py::test_the_bound_of_a_session_drops_only_its_own_links"
+    "core/files/transfer/admission.py::USED_LINKS_MAX": (
+        "core/files/transfer/test_admission.py::test_the_oldest_used_link_is_forgotten"
     ),
     "core/files/store/filenames.py::NAME_MAX_BYTES": (
         "core/files/store/test_filenames.py::test_long_names_are_cut_between_characters_and_keep_their_suffix"

@@ -160,7 +160,7 @@ for asked in (
 ):
     server = ServerPlan(id="s", kind=Kind.PIPE, **asked)
     try:
-        Engine(Plan(servers=(server,), link_key=bytes(32)), entropy=bytes, unix_at_zero=0.0, has_storage=True)
+        Engine(Plan(servers=(server,), link_keys=(bytes(32),)), entropy=bytes, unix_at_zero=0.0, has_storage=True)
     except LocalProtocolError as error:
         print(error)
 engine = Engine(Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),)), entropy=bytes, unix_at_zero=0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ..base.problem import Problem
@@ -51,9 +51,10 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
                 yield Problem("auth.client_certificates", "core.tls beside it: clients show certificates with TLS only")
     if is_sound("storage"):
         yield from check_path("storage.root", settings.storage.root)
+    if is_sound("core.link_keys"):
+        yield from _secrets("core.link_keys", settings.core.link_keys)
     if is_sound("sessions.request_state_keys"):
-        for i, secret in enumerate(settings.sessions.request_state_keys):
-            yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
+        yield from _secrets("sessions.request_state_keys", settings.sessions.request_state_keys)
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
     yield from check_pins(settings, is_sound)
@@ -107,6 +108,11 @@ def _passed_tokens(settings: Settings, is_sound: Callable[[str], bool]) -> Itera
                     f"servers[{i}].forwarding.allow",
                     "it without Authorization, in which callers show the token for this gateway",
                 )
+
+
+def _secrets(path: str, secrets: Sequence[str]) -> Iterator[Problem]:
+    for i, secret in enumerate(secrets):
+        yield from check_secret(f"{path}[{i}]", secret)
 
 
 def _core(core: Core) -> Iterator[Problem]:

@@ -59,7 +59,7 @@ def to_plan(
     """Returns the plan for settings that `load` returned.
 
     Args:
-        link_key: the key that signs links, at least 16 bytes.
+        link_key: the key that signs links if the settings have none, at least 16 bytes.
         workspaces_path: absolute path of the folder with all workspaces.
         fallback_base_url: base of links if neither the settings nor the client's request give one.
         version: the version of this proxy, as servers see it.
@@ -92,7 +92,7 @@ def to_plan(
         public_base_url=settings.core.public_base_url or "",
         publishes_metadata=bool(settings.auth.issuers),
         fallback_base_url=fallback_base_url,
-        link_key=link_key,
+        link_keys=tuple(key.encode() for key in settings.core.link_keys) or (link_key,),
         uploads_enabled=settings.uploads.enabled,
         downloads_enabled=settings.core.allow_artifacts_download,
         require_sha256=settings.uploads.require_sha256,

@@ -53,6 +53,13 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_base_url: Annotated[
         str | None, about("URL by which clients reach this host. Upload and download links begin with it.")
     ] = None
+    link_keys: Annotated[
+        Texts,
+        about(
+            "Secrets of at least 16 bytes that sign links to files. Write them as ${NAME}. The first signs, all are "
+            "accepted. Empty: a key in the storage folder."
+        ),
+    ] = ()
     allow_artifacts_download: Annotated[bool, about("Offer signed download links for artifacts.")] = True
     allowed_hosts: Annotated[
         Texts, about("Further accepted Host headers. The host of the listening address is always accepted.")
@@ -318,8 +325,9 @@ def _without_secrets(shape: Struct) -> str:
     for name in ("token", "proxy"):
         if shown.get(name) is not None:
             shown[name] = "…"
-    if "request_state_keys" in shown:
-        shown["request_state_keys"] = ("…",) * len(shown["request_state_keys"] or ())
+    for name in ("link_keys", "request_state_keys"):
+        if name in shown:
+            shown[name] = ("…",) * len(shown[name] or ())
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 

@@ -47,12 +47,11 @@ async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
 
 
 async def _stored(records: Records, prefix: str, kind: type[T], name: str) -> tuple[T, ...]:
-    """Reads the records with a prefix. Deletes those that cannot be decoded, whose blobs go at the next start."""
+    """Reads the records with a prefix. One that cannot be decoded is left as it is: another version may read it."""
     found: list[T] = []
     async for key, record in records.scan(prefix):
         try:
             found.append(msgspec.json.decode(record.value, type=kind))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            _log.warning("%s of an earlier run cannot be read, and is removed: %s", name, error)
-            await records.delete(key)
+            _log.warning("%s of an earlier run cannot be read, and is left alone: %s", name, error)
     return tuple(found)

@@ -25,6 +25,7 @@ from ...core.base.limits import Limits
 from ...core.base.storage import (
     Allocate,
     Allocated,
+    AlreadyThere,
     Collect,
     Discard,
     Extend,
@@ -48,7 +49,7 @@ from ...core.base.storage import (
     Surveyed,
     Sweep,
 )
-from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
+from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull, VersionConflict
 from .collect import Collector, remove_taken, too_large
 from .openat import Placement, is_plain, open_folder, reason_of
 from .permissions import Permissions
@@ -214,8 +215,12 @@ class Workspaces:
             case Load(key=key):
                 record = await self._records.load(key)
                 return Loaded(None if record is None else record.value)
-            case Save(key=key, value=value, expires_at_unix=expires_at_unix):
-                await self._records.save(key, value, expires_at_unix=expires_at_unix)
+            case Save(key=key, value=value, expires_at_unix=expires_at_unix, is_new=is_new):
+                try:
+                    version = 0 if is_new else None
+                    await self._records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
+                except VersionConflict:
+                    return AlreadyThere()
                 return Saved()
             case Forget(key=key):
                 await self._records.delete(key)

@@ -389,7 +389,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         workspaces_path: absolute path under which the driver keeps each session's folders, as upstreams see it.
         tmp_prefix: the path of the temporary folders, up to the names of the workspaces; empty: not known.
         public_base_url: the start of links; empty: as the client reached us, else `fallback_base_url`.
-        link_key: the key that signs links; at least 16 bytes.
+        link_keys: keys that sign links, of at least 16 bytes each: the first one signs, all are accepted.
     """
 
     servers: tuple[ServerPlan, ...]
@@ -399,7 +399,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tmp_prefix: str = ""
     public_base_url: str = ""
     fallback_base_url: str = ""
-    link_key: bytes = b""
+    link_keys: tuple[Key, ...] = ()
     uploads_enabled: bool = True
     downloads_enabled: bool = True
     require_sha256: bool = False
@@ -424,3 +424,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The clients without sessions that share one session with a server that has sessions."""
     state_keys: tuple[Key, ...] = ()
     """Keys that seal `requestState`: the first one seals, all of them open. Empty: one random key for this run."""
+
+    @property
+    def link_key(self) -> bytes:
+        """The key that signs links; empty if there is none."""
+        return self.link_keys[0] if self.link_keys else b""

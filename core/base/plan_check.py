@@ -74,9 +74,8 @@ def _problems(plan: Any, *, has_storage: bool) -> Iterator[str]:
         yield f"profiles: kept lists {_NEED_STORAGE}"
     if plan.stores_events is True and not has_storage:
         yield f"stores_events: stored events {_NEED_STORAGE}"
-    if has_files and isinstance(plan.link_key, bytes) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
-        size = len(plan.link_key)
-        yield f"link_key: got {size} bytes for servers with files, expected at least {LINK_KEY_MIN_BYTES} secret bytes"
+    if has_files and not plan.link_keys:
+        yield f"link_keys: got none for servers with files, expected at least one of {LINK_KEY_MIN_BYTES} secret bytes"
 
 
 def _conflicts(server: ServerPlan, path: str) -> Iterator[str]:

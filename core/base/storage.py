@@ -25,12 +25,14 @@ class Load(Effect, frozen=True):
 
 
 class Save(Effect, frozen=True):
-    """Writes the record `key` durably, expiring at `expires_at_unix` (None: never). Answer: `Saved`."""
+    """Writes the record `key` durably, expiring at `expires_at_unix` (None: never). Answer: `Saved`; with `is_new`, if
+    there is such a record, `AlreadyThere`."""
 
     ticket: Ticket
     key: str
     value: bytes
     expires_at_unix: float | None = None
+    is_new: bool = False
 
 
 class Forget(Effect, frozen=True):
@@ -306,6 +308,11 @@ class Saved(Answer, frozen=True):
     """The answer to `Save`: the record is stored durably."""
 
 
+class AlreadyThere(Answer, frozen=True):
+    """The answer to a `Save` with `is_new` where there is such a record. Nothing has changed. Of several such orders
+    for one key, in any processes that share the storage, one is answered with `Saved`."""
+
+
 class Allocated(Answer, frozen=True):
     """The answer to `Allocate`: the absolute path of the file, or of the folder."""
 
@@ -406,4 +413,6 @@ class StorageFailed(Answer, frozen=True):
     is_missing: bool = False
 
 
-StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed
+StorageAnswer = (
+    Loaded | Saved | AlreadyThere | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed
+)

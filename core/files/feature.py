@@ -20,7 +20,6 @@ from .calls.linked_resources import LinkedResources
 from .calls.put_file import PutCalls
 from .plane import FilePlane
 from .resources import ArtifactResources
-from .store.handles import Nonces
 from .store.puts import Puts
 from .store.store import FileStore
 from .store.workspaces import WorkspaceOrders
@@ -49,7 +48,6 @@ class Files(Feature):
     ) -> None:
         sessions = downstream.sessions
         self._context = context
-        self._nonces = nonces = Nonces()
         self._file_store = file_store = FileStore(context, is_live=lambda sid: sessions.by_sid(sid) is not None)
         file_store.restore(stored_uploads, stored)
         self._puts = puts = Puts(
@@ -61,8 +59,8 @@ class Files(Feature):
         calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs)
         self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
         put_calls = PutCalls(context, puts)
-        self._plane = plane = FilePlane(context, file_store, nonces, calls, resources, linked_resources, put_calls)
-        admission = UploadAdmission(context, sessions, file_store, nonces, storage_orders)
+        self._plane = plane = FilePlane(context, file_store, calls, resources, linked_resources, put_calls)
+        self._admission = admission = UploadAdmission(context, sessions, file_store, storage_orders)
         transfers = FileTransfers(context, file_store, admission, storage_orders)
         self._resumable_uploads = resumable_uploads = ResumableUploads(context, file_store, admission)
         self.interceptors = (plane,)
@@ -117,7 +115,7 @@ class Files(Feature):
     # --- Sessions -----------------------------------------------------------------------------------------------------
 
     def is_used(self, session: Session) -> bool:
-        return self._nonces.is_used(session.sid)
+        return self._admission.is_used(session.sid)
 
     def receive_closing(self, session: Session) -> None:
         self._resumable_uploads.close_session(session.sid)

@@ -31,7 +31,7 @@ from .calls.put_file import PutCalls
 from .calls.tool_hints import read_hints
 from .calls.uris import base_url
 from .resources import ArtifactResources, is_own
-from .store import handles
+from .store.links import LinkTooLong, UploadGrant, owner_tag, sign_upload
 from .store.store import FileStore
 
 SHOWN: Final = ("tools/call", "prompts/get", "resources/read")
@@ -66,7 +66,6 @@ class FilePlane(Interceptor):
         self,
         context: Context,
         file_store: FileStore,
-        nonces: handles.Nonces,
         calls: Calls,
         resources: ArtifactResources,
         linked_resources: LinkedResources,
@@ -75,7 +74,6 @@ class FilePlane(Interceptor):
         self._put_calls = put_calls
         self._context = context
         self._file_store = file_store
-        self._nonces = nonces
         self._calls = calls
         self._resources = resources
         self._linked_resources = linked_resources
@@ -240,9 +238,9 @@ class FilePlane(Interceptor):
     def _offer_upload(self, link: Link, exchange: Exchange) -> None:
         session, limits = link.session_of(exchange), self._context.limits
         base = base_url(self._context, session)
+        put = f"call {session.tool_shown(offers.put_name(session.server))} with the file's content."
         if not base:
-            put = session.tool_shown(offers.put_name(session.server))
-            text = f"Upload links need an HTTP listener, and this proxy has none: call {put} with the file's content."
+            text = f"Upload links need an HTTP listener, and this proxy has none: {put}"
             self._finish(link, exchange, tool_error(text))
             return
         announced = rpc.member_of(exchange.params, "arguments")
@@ -250,31 +248,28 @@ class FilePlane(Interceptor):
         if problem is not None:
             self._finish(link, exchange, tool_error(problem))
             return
-        self._nonces.drop_expired(self._context.now)
-        ttl, tool = limits.upload_link_ttl_s, session.tool_shown(offers.helper_name(session.server))
-        nonce = self._nonces.mint(
-            self._context.entropy,
-            server=session.server,
+        key, ttl_s = self._context.plan.link_key, limits.upload_link_ttl_s
+        tool = session.tool_shown(offers.helper_name(session.server))
+        grant = UploadGrant(
             sid=session.files_sid,
-            expires_at=self._context.now + ttl,
+            nonce=self._context.mint(),
+            expires_at_unix=int(self._context.now_unix + ttl_s),
             principal=session.principal,
             is_bearer=session.is_stateless,
-            owner=session.owner,
-            tool=tool,
+            owner_tag=owner_tag(key, session.owner),
+            tool="" if tool == offers.helper_name(session.server) else tool,
         )
-        query = handles.sign_upload(
-            self._context.plan.link_key,
-            server=session.server,
-            sid=session.files_sid,
-            nonce=nonce,
-            expires_at_unix=int(self._context.now_unix + ttl),
-        )
+        try:
+            query = sign_upload(key, server=session.server, grant=grant)
+        except LinkTooLong:
+            self._finish(link, exchange, tool_error(f"Your name is too long for an upload link: {put}"))
+            return
         offer = offers.upload_offer(
             server_id=session.server,
             tool=tool,
             upload_url=f"{base}/upload/{session.server}?{urlencode(query)}",
             sid=session.files_sid,
-            ttl_seconds=int(ttl),
+            ttl_seconds=int(ttl_s),
             max_file_bytes=limits.upload_size_max_bytes,
             sha256_required=self._context.plan.require_sha256,
             max_files=limits.upload_files_max,

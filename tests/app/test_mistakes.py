@@ -160,7 +160,7 @@ def test_uploads_with_mistakes(gateway: str) -> None:
         assert upload(link(), form(size=size)).endswith(f" bytes a file may have; {LARGER_FILES}")
     url = link()
     assert upload(url, form()) == ""
-    gone = "this link is not valid, or was used already: call the tool box_get_upload_url for a new one"
+    gone = "this link was used already: call the tool box_get_upload_url for a new one"
     assert upload(url, form()) == gone
 
 

@@ -21,6 +21,7 @@ from dialogue_peers import Client, Peer, Request, Server
 from expected_values import matches, shown
 from isthmus.core import (
     Allowed,
+    AlreadyThere,
     Cause,
     ChannelId,
     Close,
@@ -114,7 +115,7 @@ class Dialogue:
 
     def __init__(self, *servers: ServerPlan, limits: Limits | None = None, **rest: Any) -> None:
         plans = servers or (ServerPlan(id="files", kind=Kind.PIPE),)
-        plan = Plan(servers=plans, link_key=b"0123456789abcdef", workspaces_path="/w", **rest)
+        plan = Plan(servers=plans, link_keys=(b"0123456789abcdef",), workspaces_path="/w", **rest)
         self.engine = CheckedEngine(
             plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True, limits=limits
         )
@@ -229,8 +230,10 @@ class Dialogue:
         if isinstance(order, Forget):
             self.records.pop(order.key, None)
         if isinstance(order, Save | Load):
-            answer: Saved | Loaded = Loaded(self.records.get(order.key))
-            if isinstance(order, Save):
+            answer: Saved | AlreadyThere | Loaded = Loaded(self.records.get(order.key))
+            if isinstance(order, Save) and order.is_new and order.key in self.records:
+                answer = AlreadyThere()
+            elif isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)
         if isinstance(order, Extend):

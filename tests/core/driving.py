@@ -32,7 +32,18 @@ from isthmus.core.base.grants import NO_GRANTS, Grants
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.base.storage import Save, Saved, SeenFile, Serve, Sighting, StorageAnswer, Survey, Surveyed
+from isthmus.core.base.storage import (
+    AlreadyThere,
+    Forget,
+    Save,
+    Saved,
+    SeenFile,
+    Serve,
+    Sighting,
+    StorageAnswer,
+    Survey,
+    Surveyed,
+)
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.state.records import StoredArtifact, StoredUpload
 
@@ -96,6 +107,8 @@ class Driver:
         over: channels that have ended.
         unread: messages that servers were sent and no test has taken yet.
         children: channels to server processes and sockets.
+        used_links: keys of the records of used upload links.
+        answers_uses: carry out the orders about such records at once; they are not in the log.
     """
 
     engine: BulkEngine
@@ -113,6 +126,8 @@ class Driver:
     opened: set[ChannelId] = field(default_factory=set)
     has_disk: bool = False
     surveyed: set[Ticket] = field(default_factory=set)
+    used_links: set[str] = field(default_factory=set)
+    answers_uses: bool = True
 
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
@@ -170,6 +185,8 @@ class Driver:
         return out
 
     def _note(self, effects: list[Effect]) -> list[Effect]:
+        if self.answers_uses:
+            effects = [more for effect in effects for more in self._without_use(effect)]
         for effect in effects:
             if isinstance(effect, Send | Close | Serve) and not (isinstance(effect, Close) and effect.drops):
                 assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
@@ -194,6 +211,17 @@ class Driver:
                     self.unread.append(SentMessage(effect.channel, effect.target.message, effect.target))
         self.log += effects
         return effects
+
+    def _without_use(self, effect: Effect) -> list[Effect]:
+        """Carries out the orders about the use of upload links. Returns what the engine orders then, or the effect."""
+        if isinstance(effect, Save) and effect.is_new:
+            is_there = effect.key in self.used_links
+            self.used_links.add(effect.key)
+            return self.engine.receive_answer(effect.ticket, AlreadyThere() if is_there else Saved(), self.now)
+        if isinstance(effect, Forget) and effect.key in self.used_links:
+            self.used_links.remove(effect.key)
+            return []
+        return [effect]
 
     def _take_part(self, part: Pass) -> None:
         """Records a part that is passed through; a whole message counts as sent."""
@@ -391,7 +419,7 @@ def driver(
         is_checked: the oracle checks all messages. False for peers whose messages no oracle can follow.
     """
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
-    whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
+    whole = Plan(servers=servers or both, link_keys=(LINK_KEY,), workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
     kind = CheckedEngine if is_checked else BulkEngine
     engine = kind(
@@ -477,7 +505,7 @@ def upload(client: Client, helper: str, *files: tuple[str, int]) -> list[str]:
     world = client.driver
     channel = send_in(world, UploadOpening(server=client.server, query=ask_link(client, helper)))
     effects = world.send(channel, manifest(*files))
-    for save in [effect for effect in effects if isinstance(effect, Save)]:
+    for save in [effect for effect in effects if isinstance(effect, Save) and not effect.is_new]:
         world.store(save.ticket, Saved())
     handles = world.only_message(channel)["upload_handles"]
     assert len(handles) == len(files)

@@ -224,7 +224,7 @@ class Scene:
         self.calls: dict[str, SentMessage] = {}
         self._plan = Plan(
             servers=tuple(servers),
-            link_key=LINK_KEY,
+            link_keys=(LINK_KEY,),
             workspaces_path="/w",
             eviction=eviction,
             file_scope=file_scope,

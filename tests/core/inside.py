@@ -23,7 +23,6 @@ class Inside:
         self.task_table = engine._tasks._table
         self.local_tasks = engine._tasks._local_tasks
         self.file_store = engine._files._file_store
-        self.nonces = engine._files._nonces
         self.plane = engine._files._plane
         self.calls = self.plane._calls
         self.resources = engine._files._resources

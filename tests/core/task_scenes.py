@@ -61,7 +61,7 @@ class Scene:
     def _begin(self) -> None:
         plan = Plan(
             servers=(self.server_plan,),
-            link_key=LINK_KEY,
+            link_keys=(LINK_KEY,),
             workspaces_path="/w",
         )
         self.store.begin()

@@ -46,7 +46,7 @@ PLAN = Plan(
     ),
     workspaces_path="/w",
     public_base_url="http://127.0.0.1:1",
-    link_key=b"k" * 32,
+    link_keys=(b"k" * 32,),
 )
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
@@ -555,7 +555,7 @@ def test_a_message_passed_in_parts_is_recorded_in_parts() -> None:
     world = driver(ServerPlan(id="http", kind=Kind.HTTP))
     texts: list[bytes] = []
     world.engine = Recorder(  # type: ignore[assignment]
-        Plan(servers=(ServerPlan(id="http", kind=Kind.HTTP),), link_key=b"k" * 16, workspaces_path="/w"),
+        Plan(servers=(ServerPlan(id="http", kind=Kind.HTTP),), link_keys=(b"k" * 16,), workspaces_path="/w"),
         entropy=Random(1).randbytes,
         unix_at_zero=1.0e9,
         has_storage=True,
@@ -605,7 +605,7 @@ def test_bytes_drawn_before_any_input_are_replayed() -> None:
     """The key of `requestState` is drawn at the start, so a state is valid in the replay as well."""
     world = bridge()
     texts: list[bytes] = []
-    plan = Plan(servers=(ServerPlan(id="pipe", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+    plan = Plan(servers=(ServerPlan(id="pipe", kind=Kind.PIPE),), link_keys=(b"k" * 16,), workspaces_path="/w")
     recorder = Recorder(plan, entropy=Random(1).randbytes, unix_at_zero=1.0e9, has_storage=True, write=texts.append)
     world.engine = recorder  # type: ignore[assignment]
     client = modern(world, "pipe")

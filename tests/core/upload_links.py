@@ -8,7 +8,7 @@ from driving import UNIX_AT_ZERO, Client, Driver, connect, driver, send_in
 from inside import Inside
 from isthmus.core.base.events import RawFile, UploadOpening
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.files.store.handles import sign_upload
+from isthmus.core.files.store.links import UploadGrant, sign_upload
 from resumable_clients import FILES
 
 
@@ -26,8 +26,7 @@ def put(world: Driver, query: dict[str, str], size: int | None = 5, **more: Any)
 
 def bearer(world: Driver, sid: str, *, ttl_s: float = 60.0) -> dict[str, str]:
     """A link for a client without sessions, whose files go by `sid`."""
-    engine, expiry = world.engine, int(UNIX_AT_ZERO + world.now + ttl_s)
-    nonce = Inside(engine).nonces.mint(
-        Inside(engine).context.entropy, server="f", sid=sid, expires_at=world.now + ttl_s, principal="p", is_bearer=True
-    )
-    return sign_upload(Inside(engine).context.plan.link_key, server="f", sid=sid, nonce=nonce, expires_at_unix=expiry)
+    context = Inside(world.engine).context
+    expires_at_unix = int(UNIX_AT_ZERO + world.now + ttl_s)
+    grant = UploadGrant(sid=sid, nonce=context.mint(), expires_at_unix=expires_at_unix, principal="p", is_bearer=True)
+    return sign_upload(context.plan.link_key, server="f", grant=grant)

@@ -238,15 +238,12 @@ def test_a_link_works_once(client: Client, root: Path) -> None:
 def test_a_forged_link_is_refused(client: Client, root: Path) -> None:
     before = blobs(root)
     url = client.offer()["upload_url"]
-    expiry = url.partition("mcp_upload_exp=")[2].partition("&")[0]
     last = "1" if url.endswith("0") else "0"
     for forged in (
         url[:-1] + last,
-        url.replace(expiry, str(int(expiry) + 1)),
-        url.replace(expiry, "1"),
-        url.partition("&mcp_upload_sig")[0],
+        url[:-22],
         url.partition("?")[0],
-        url.replace("mcp_upload_nonce=", "mcp_upload_nonce=0"),
+        url.replace("grant=", "grant=0"),
     ):
         refused(post(forged, ("x.txt", b"x")), 403, "bad_credential")
     assert post(url.replace("/upload/markitdown", "/upload/other"), ("x.txt", b"x")).status == 404

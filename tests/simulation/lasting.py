@@ -95,7 +95,7 @@ class LastingWorld(World):
         plan = Plan(
             servers=tuple(server.plan for server in self.servers.values()),
             affinity=self.affinity,
-            link_key=b"signs all that is a link, and no more",
+            link_keys=(b"signs all that is a link, and no more",),
             state_keys=(b"seals what clients bring back",),
             workspaces_path="/w",
             eviction=eviction,

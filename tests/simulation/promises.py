@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from inside import Inside
+from isthmus.core.files.transfer.admission import USED_PREFIX
 from simulated_network import Wrong
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class Promises:
             raise Wrong(f"expired, and still there: {late}")
         keys = {f"{status.kind}/{status.session}/{status.id}" for status in files}
         keys |= {f"task/{status.id}" for status in network.engine.tasks()}
-        left = {key for key in disk.records if not key.startswith("event/")} - keys - disk.junk
+        keys |= {key for key in disk.records if key.startswith(("event/", USED_PREFIX))}
+        left = disk.records.keys() - keys - disk.junk
         if left:
             raise Wrong(f"nobody can find the records {left}")
         used = {session.workspace for session in Inside(network.engine).sessions.sessions.values()}

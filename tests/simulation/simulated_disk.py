@@ -159,7 +159,10 @@ class StormyDisk(Disk):
 
     def _carry_out(self, order: Effect) -> StorageAnswer | None:
         if isinstance(order, Save):
-            self.expiries[order.key] = order.expires_at_unix
+            if order.is_new and self._is_expired(order.key):
+                self.records.pop(order.key)
+            if not (order.is_new and order.key in self.records):
+                self.expiries[order.key] = order.expires_at_unix
         elif isinstance(order, Discard):
             self.partial.pop(order.blob, None)
         elif isinstance(order, Load) and self._is_expired(order.key):

@@ -7,6 +7,7 @@ import random
 
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.storage import (
+    AlreadyThere,
     Collect,
     Collected,
     CollectedFile,
@@ -53,6 +54,8 @@ class Storage:
 
     def _answer(self, order: Save | Load | Collect | Fetch) -> StorageAnswer:
         if isinstance(order, Save):
+            if order.is_new and order.key in self.records:
+                return AlreadyThere()
             self.records[order.key] = order.value
             return Saved()
         if isinstance(order, Load):

@@ -26,6 +26,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, Profile, ProfileServer, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
+from isthmus.core.files.transfer.admission import USED_PREFIX
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
 from simulated_clients import KINDS, Client, ModernHttpClient, PipeClient
@@ -366,7 +367,8 @@ class World:
             client.leave()
         self.network.run(EMPTY_S)
         tasks, storage = self.network.engine.tasks(), self.network.storage
-        records = [key for key in storage.records if not key.startswith("list/")]  # these outlast all sessions
+        # Lists that are kept, and used links until they have expired, outlast all sessions.
+        records = [key for key in storage.records if not key.startswith(("list/", USED_PREFIX))]
         if tasks or records or storage.blobs:
             raise Wrong(f"left of tasks: {tasks}, {records}, {list(storage.blobs)}")
         left = {name: table for name, table in tables(self.network.engine).items() if table and name not in OWN}

@@ -8,6 +8,7 @@ from ...base.plan import UPLOAD_SCHEME
 from ...state.context import Context
 from ...state.session import Session
 from ..store import handles
+from ..store.links import sign_download
 from ..store.store import StoredArtifact, StoredUpload
 from .artifact import Artifact
 from .workspace_files import KnownFile
@@ -51,7 +52,7 @@ def link_to(context: Context, session: Session, record: StoredArtifact | StoredU
     if not base or not context.plan.downloads_enabled:
         return None
     id = record.aid if isinstance(record, StoredArtifact) else record.uid
-    query = handles.sign_download(
+    query = sign_download(
         context.plan.link_key,
         server=record.server,
         sid=record.sid,

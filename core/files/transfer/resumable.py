@@ -1,10 +1,10 @@
 """Resumable uploads: a file that arrives over several requests, and goes on after a broken connection.
 
-A resumable upload is created with an upload link (`handles.sign_upload`), has a link of its own from then on
-(`handles.sign_draft`), and reserves room for the whole file. A client may add bytes to it, ask where to go on, ask how
-far it is, or end it (`Verb`). One request at a time adds bytes. A request to add, resume or end is served once the one
-that adds bytes has been made to stop: a client that comes back knows better than the proxy that its old connection is
-dead. A request that only asks how far the upload is interrupts nothing. Bytes that arrived are kept.
+A resumable upload is created with an upload link (`links.sign_upload`), has a link of its own from then on
+(`links.sign_resumable`), and reserves room for the whole file. A client may add bytes to it, ask where to go on, ask
+how far it is, or end it (`Verb`). One request at a time adds bytes. A request to add, resume or end is served once the
+one that adds bytes has been made to stop: a client that comes back knows better than the proxy that its old connection
+is dead. A request that only asks how far the upload is interrupts nothing. Bytes that arrived are kept.
 
 The machine has one instance for each resumable upload. It starts OPEN, waiting for a request. APPEND stands for a
 request that is allowed to add bytes; while APPENDING, the storage takes in the body and reports how much it has. A last
@@ -43,6 +43,7 @@ from ...state.feature import ChannelHandler
 from ...wire.http.dates import format_date
 from ..store import handles
 from ..store.filenames import HEAD_BYTES
+from ..store.links import UploadGrant, check_resumable, sign_resumable
 from ..store.store import FileStore, Reservation
 from .admission import FOREIGN, FULL, GONE, Permit, Refusal, UploadAdmission
 
@@ -211,8 +212,8 @@ class ResumableUploads(ChannelHandler):
             self._cease(found)
 
     def _find(self, opening: DraftOpening) -> ResumableUpload | Refusal:
-        fault = handles.check_resumable(
-            self._context.plan.link_key,
+        fault = check_resumable(
+            self._context.plan.link_keys,
             opening.query,
             server=opening.server,
             draft=opening.draft,
@@ -227,7 +228,7 @@ class ResumableUploads(ChannelHandler):
             return Refusal(404, "not_found", "there is no such upload any more: it has expired, or was ended")
         if not self._admission.holds(upload.permit.grant):
             return GONE
-        if opening.principal is not None and opening.principal != self._admission.owner(upload.permit.grant):
+        if opening.principal is not None and opening.principal != upload.permit.grant.principal:
             return FOREIGN
         if opening.session is not None and not self._admission.names(opening.session, upload.permit.grant):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than that of the upload")
@@ -243,7 +244,7 @@ class ResumableUploads(ChannelHandler):
         limits, now = self._context.limits, self._context.now
         account = self._admission.account(permit.grant)
         reservation = self._file_store.hold(account, opening.length, uploads=1, is_sure=False)
-        self._admission.begin(permit.nonce)
+        self._admission.begin(permit.grant)
         upload = ResumableUpload(
             self._context.mint(),
             self._context.mint(),
@@ -261,7 +262,7 @@ class ResumableUploads(ChannelHandler):
             upload.is_unknown = True
             self._append(upload, channel, opening)
 
-    def _refusal_of(self, opening: DraftOpening, grant: handles.Grant) -> Refusal | None:
+    def _refusal_of(self, opening: DraftOpening, grant: UploadGrant) -> Refusal | None:
         """Returns the refusal of a new upload; None if it may begin."""
         limits, length = self._context.limits, opening.length
         if length > limits.upload_size_max_bytes:
@@ -287,11 +288,11 @@ class ResumableUploads(ChannelHandler):
             return _too_much(opening.size_bytes or 0, length)
         return None
 
-    def _make_slot(self, grant: handles.Grant) -> bool:
+    def _make_slot(self, grant: UploadGrant) -> bool:
         """True if there may be one more upload. If need be, ends one that is done, or else the owner's own whose
         session is over and which has waited for longest. One owner has half of all at most."""
         uploads, uploads_max = list(self._uploads.values()), self._context.limits.upload_drafts_max
-        own = [upload for upload in uploads if grant.owner and upload.permit.grant.owner == grant.owner]
+        own = [upload for upload in uploads if grant.owner_tag and upload.permit.grant.owner_tag == grant.owner_tag]
         if len(own) >= max(1, uploads_max // 2):
             uploads = own
         elif len(uploads) < uploads_max:
@@ -404,7 +405,7 @@ class ResumableUploads(ChannelHandler):
         """Makes an upload of a file that has arrived in full."""
         permit, file = upload.permit, upload.opening.file
         stored = StoredFile(file.filename, upload.size_bytes, sha256, file.mime_type, upload.head)
-        record = self._admission.record(permit.grant, upload.blob, stored)
+        record = self._admission.record(*permit, upload.blob, stored)
         reservation, upload.reservation = upload.reservation, None
         assert reservation is not None
 
@@ -419,12 +420,14 @@ class ResumableUploads(ChannelHandler):
                 upload.handle = handles.format_upload(record.sid, record.uid, permit.server.upload_scheme)
                 self._restart_expiry(upload)
                 self._answer(channel, *self._progress(upload))
-                for other in [other for other in self._uploads.values() if other.permit.nonce == permit.nonce]:
+                for other in [
+                    other for other in self._uploads.values() if other.permit.grant.nonce == permit.grant.nonce
+                ]:
                     if other is not upload:
                         self._end(other)  # their link is used up
             self._serve_waiting(upload)
 
-        self._admission.keep(permit.nonce, permit.grant, reservation, [record], kept)
+        self._admission.keep(permit.grant, reservation, [record], kept)
 
     def _serve_waiting(self, upload: ResumableUpload) -> None:
         while upload.waiting and upload.state not in (
@@ -494,7 +497,7 @@ class ResumableUploads(ChannelHandler):
         self._forget(upload)
         if upload.reservation is not None:
             reservation, upload.reservation = upload.reservation, None
-            self._admission.release(upload.permit.nonce, reservation)
+            self._admission.release(upload.permit.grant, reservation)
             self._context.order(Discard(blob=upload.blob))
 
     def _forget(self, upload: ResumableUpload) -> None:
@@ -531,7 +534,7 @@ class ResumableUploads(ChannelHandler):
 
     def _url(self, upload: ResumableUpload) -> str:
         server = upload.permit.server.id
-        query = handles.sign_resumable(
+        query = sign_resumable(
             self._context.plan.link_key,
             server=server,
             draft=upload.id,

@@ -18,7 +18,7 @@ from ...base.storage import Discard, Load, Loaded, Receive, Serve, StorageAnswer
 from ...state.context import ChannelRole, Context
 from ...state.feature import ChannelHandler
 from ...state.storage_orders import StorageOrders
-from ..store import handles
+from ..store.links import check_download
 from ..store.owners import Account
 from ..store.store import FileStore, Reservation, StoredArtifact, StoredUpload, artifact_key
 from .admission import FULL, Permit, Refusal, UploadAdmission
@@ -43,11 +43,10 @@ class UploadRole(ChannelRole):
         reservation: the room reserved for it; None once its manifest came, or never will.
     """
 
-    __slots__ = ("blobs", "grant", "nonce", "reservation")
+    __slots__ = ("blobs", "permit", "reservation")
 
-    def __init__(self, nonce: str, grant: handles.Grant, blobs: tuple[str, ...], reservation: Reservation) -> None:
-        self.nonce = nonce
-        self.grant = grant
+    def __init__(self, permit: Permit, blobs: tuple[str, ...], reservation: Reservation) -> None:
+        self.permit = permit
         self.blobs = blobs
         self.reservation: Reservation | None = reservation
 
@@ -90,8 +89,8 @@ class FileTransfers(ChannelHandler):
         total = min(self._total_max_bytes(account, files_max), announced)
         # Not sure: the body may still be refused.
         reservation = self._file_store.hold(account, total, uploads=len(blobs), is_sure=False)
-        self._admission.begin(found.nonce)
-        self._context.register(channel, UploadRole(found.nonce, found.grant, blobs, reservation))
+        self._admission.begin(found.grant)
+        self._context.register(channel, UploadRole(found, blobs, reservation))
         self._context.order(
             Receive(
                 channel=channel,
@@ -134,7 +133,7 @@ class FileTransfers(ChannelHandler):
     def _release(self, role: UploadRole) -> None:
         if role.reservation is not None:
             reservation, role.reservation = role.reservation, None
-            self._admission.release(role.nonce, reservation)
+            self._admission.release(role.permit.grant, reservation)
 
     def stop(self, role: UploadRole, channel: ChannelId) -> None:
         """Refuses an upload that is not stored yet when the stopping proxy waits no longer. A stored one is saved all
@@ -166,12 +165,12 @@ class FileTransfers(ChannelHandler):
         size = sum(file.size_bytes for file in manifest.files)
         used = role.blobs[: len(manifest.files)]
         if size > reservation.size_bytes or not manifest.files:
-            self._admission.release(role.nonce, reservation)
+            self._admission.release(role.permit.grant, reservation)
             for blob in used:
                 self._context.order(Discard(blob=blob))
             self._answer(channel, Refusal(507, "storage_failed", "what was stored is not what was to be"))
             return
-        records = [self._admission.record(role.grant, *pair) for pair in zip(used, manifest.files, strict=True)]
+        records = [self._admission.record(*role.permit, *pair) for pair in zip(used, manifest.files, strict=True)]
 
         def kept(refusal: Refusal | None) -> None:
             if refusal is None:
@@ -179,15 +178,15 @@ class FileTransfers(ChannelHandler):
             else:
                 self._answer(channel, refusal)
 
-        self._admission.keep(role.nonce, role.grant, reservation, records, kept)
+        self._admission.keep(role.permit.grant, reservation, records, kept)
 
     # --- Downloads --------------------------------------------------------------------------------------------------
 
     def open_download(self, channel: ChannelId, opening: DownloadOpening) -> None:
         """Checks the link, then orders the file to be served. A record that the store does not have is loaded from the
         storage."""
-        fault = handles.check_download(
-            self._context.plan.link_key,
+        fault = check_download(
+            self._context.plan.link_keys,
             opening.query,
             server=opening.server,
             sid=opening.sid,

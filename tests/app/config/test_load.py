@@ -361,7 +361,7 @@ def test_the_plan_follows_the_settings() -> None:
         workspaces_path="/ws",
         public_base_url="https://mcp.example/x",
         fallback_base_url="http://127.0.0.1:81",
-        link_key=b"k" * 32,
+        link_keys=(b"k" * 32,),
         uploads_enabled=False,
         downloads_enabled=False,
         require_sha256=True,
@@ -375,7 +375,7 @@ def test_the_plan_follows_the_settings() -> None:
     assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
     plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
     only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED, answers_early=True)
-    assert plain == Plan(servers=(only,), workspaces_path="/ws", link_key=b"k" * 16)
+    assert plain == Plan(servers=(only,), workspaces_path="/ws", link_keys=(b"k" * 16,))
 
 
 @pytest.mark.parametrize(

@@ -269,8 +269,8 @@ def test_links_are_valid_for_one_purpose_and_once(world: World) -> None:
         f"/upload/adapted?{query}",
         f"/upload/auto?{download.query}",
         _off_by_a_digit(link),
-        link.replace("mcp_upload_exp=", "mcp_upload_exp=9"),
-        f"{link}&mcp_upload_sig={'0' * 64}",
+        link.replace("grant=", "grant=l"),
+        f"{link}&grant={'0' * 64}",
         "/upload/auto",
     ):
         assert world.fetch(target, method="PUT", headers={"x-filename": "a"}, body=b"x").status in (400, 401, 403)

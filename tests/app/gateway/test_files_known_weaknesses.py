@@ -243,7 +243,7 @@ def test_secrets_are_compared_in_constant_time(world: World, monkeypatch: pytest
     wrong = "0" * 64
     monkeypatch.setattr(hmac, "compare_digest", comparing)
     for target, method, headers in (
-        (re.sub(r"sig=[\w-]+", f"sig={wrong}", link), "PUT", {"x-filename": "a"}),
+        (link[:-22] + wrong[:22], "PUT", {"x-filename": "a"}),
         (re.sub(r"sig=[\w-]+", f"sig={wrong}", made["download_url"]), "GET", {}),
         ("/servers", "GET", {"authorization": "Bearer wrong"}),
     ):

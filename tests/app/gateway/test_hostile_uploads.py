@@ -176,6 +176,7 @@ def altered(link: str, **changes: str | None) -> str:
 def test_links_that_were_made_up_or_used_are_refused(world: World, method: str) -> None:
     caller, before = world.caller, world.stored()
     link = caller.link()
+    grant = dict(parse_qsl(urlsplit(link).query))["grant"]
     other = dict(parse_qsl(urlsplit(caller.link()).query))
 
     def send(url: str, **headers: str) -> int:
@@ -186,16 +187,14 @@ def test_links_that_were_made_up_or_used_are_refused(world: World, method: str) 
         return caller.fetch("POST", url, {"Content-Type": FORM, **headers}, file_part(b"hello") + END).status
 
     for bad in (
-        altered(link, mcp_upload_exp="9999999999"),
-        altered(link, mcp_upload_exp="1"),
-        altered(link, mcp_upload_exp=None),
-        altered(link, mcp_upload_nonce=other["mcp_upload_nonce"]),
-        altered(link, mcp_upload_sig=other["mcp_upload_sig"]),
-        altered(link, mcp_upload_sig="0" * 64),
-        altered(link, mcp_upload_sig="0" * 4000),
-        altered(link, mcp_upload_nonce="../../etc"),
+        altered(link, grant=None),
+        altered(link, grant=grant[:-22] + other["grant"][-22:]),
+        altered(link, grant=other["grant"][:-22] + grant[-22:]),
+        altered(link, grant=grant[:-22] + "0" * 22),
+        altered(link, grant=grant + "0" * 4000),
+        altered(link, grant="../../etc"),
         link.replace("/upload/a", "/upload/b"),
-        link + "&mcp_upload_sig=" + "0" * 64,
+        link + "&grant=" + other["grant"],
     ):
         assert send(bad) in (400, 403, 404)
     assert world.stored() == before

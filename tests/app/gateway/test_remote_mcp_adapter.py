@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import sys
 import time
 import uuid
@@ -318,11 +317,12 @@ def test_a_link_outlives_an_upload_that_was_refused(client: Session) -> None:
     assert request("POST", url, body, headers)[0] == 200
 
 
-@pytest.mark.parametrize("change", ["exp", "nonce", "sig", "server", "none"])
+@pytest.mark.parametrize("change", ["grant", "signature", "server", "none"])
 def test_a_changed_link_is_refused(gateway: Gateways, client: Session, change: str) -> None:
     url = offer(client)["upload_url"]
-    if change in ("exp", "nonce", "sig"):
-        url = re.sub(rf"(mcp_upload_{change}=.*?)(.)(&|$)", lambda m: m[1] + ("1" if m[2] != "1" else "2") + m[3], url)
+    if change in ("grant", "signature"):
+        at = -22 if change == "signature" else -24
+        url = url[:at] + ("1" if url[at] != "1" else "2") + url[at + 1 :]
     elif change == "server":
         url = f"{gateway.strict.base_url}/upload/x-._?{urlsplit(url).query}"
     else:

@@ -125,7 +125,7 @@ async def proxy(
         servers=(ServerPlan(id="files", kind=Kind.HTTP),),
         workspaces_path=workspaces.root,
         fallback_base_url="http://127.0.0.1:1",
-        link_key=bytes(32),
+        link_keys=(bytes(32),),
     )
 
     def engine(unix_at_zero: float) -> BulkEngine:

@@ -78,7 +78,7 @@ def test_the_defaults_of_a_proxy() -> None:
     assert found.uploads_enabled and found.downloads_enabled and found.artifacts_enabled and found.expose_as_resources
     assert not found.require_sha256 and not found.mirrors_polling and not found.stores_events
     assert (found.eviction, found.affinity) == (Eviction.UPLOADS_FIRST, Affinity.SHARED)
-    assert found.state_keys == () and found.link_key == b""
+    assert found.state_keys == () and found.link_keys == () and found.link_key == b""
     assert (found.public_base_url, found.fallback_base_url, found.tmp_prefix) == ("", "", "")
 
 

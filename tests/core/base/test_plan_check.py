@@ -100,7 +100,7 @@ def problems(plan: Any, *, has_storage: bool = True) -> list[str]:
     ],
 )
 def test_a_field_of_a_server_is_refused_by_its_path(fields: dict[str, Any], problem: str) -> None:
-    assert problems(Plan(servers=(server(id="other"), server(**fields)), link_key=KEY)) == [f"servers[1].{problem}"]
+    assert problems(Plan(servers=(server(id="other"), server(**fields)), link_keys=(KEY,))) == [f"servers[1].{problem}"]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_a_field_of_a_server_is_refused_by_its_path(fields: dict[str, Any], prob
         (Plan(servers=(), version=1), "version: got 1, expected a text"),  # type: ignore[arg-type]
         (Plan(servers=(), state_keys=b"k" * 32), "state_keys: got 32 bytes, expected a sequence of at least 16 bytes"),  # type: ignore[arg-type]
         (Plan(servers=(), state_keys=(KEY, b"k" * 15)), "state_keys[1]: got 15 bytes, expected at least 16 bytes"),
-        (Plan(servers=(), link_key="a secret"), "link_key: got a text, expected bytes"),  # type: ignore[arg-type]
+        (Plan(servers=(), link_keys=("a secret",)), "link_keys[0]: got a text, expected at least 16 bytes"),  # type: ignore[arg-type]
         (
             Plan(servers=(server(auto_files=AutoFiles()),)),
-            "link_key: got 0 bytes for servers with files, expected at least 16 secret bytes",
+            "link_keys: got none for servers with files, expected at least one of 16 secret bytes",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_an_expression_that_cannot_be_used_is_refused_when_the_engine_is_made() 
             server(tools=NameFilter(exclude_regexes=("a.*", "("))),
             server(id="t", producers=(ArtifactProducer(tools=("*",), output_locator=locator),)),
         ),
-        link_key=KEY,
+        link_keys=(KEY,),
     )
     one, other = problems(plan)
     assert one.startswith("servers[0].tools.exclude_regexes[1]: got the text '(': expected ")
@@ -186,7 +186,7 @@ def test_sequences_are_tuples_or_lists(sequence: type) -> None:
 )
 @each_row("make", [Engine, BulkEngine, Recorder])
 def test_tasks_and_files_need_a_driver_with_a_storage(make: type[Engine], asked: dict[str, Any], problem: str) -> None:
-    plan = Plan(servers=(server(**asked),), link_key=KEY)
+    plan = Plan(servers=(server(**asked),), link_keys=(KEY,))
     more: dict[str, Any] = {"write": [].append} if make is Recorder else {}
     if problem:
         with pytest.raises(LocalProtocolError) as refused:

@@ -466,8 +466,8 @@ def test_links_with_a_bad_name_are_refused(id: str) -> None:
     for opening in (
         UploadOpening(server=id, query=link),
         UploadOpening(server="s", query=link, principal=id or "x"),
-        UploadOpening(server="s", query={**link, "mcp_upload_nonce": id}),
-        UploadOpening(server="s", query={**link, "mcp_upload_sig": id}),
+        UploadOpening(server="s", query={"grant": id}),
+        UploadOpening(server="s", query={"grant": link["grant"][:-22] + id}),
     ):
         channel = scene.world.engine.new_channel()
         scene.world.open(channel, opening)

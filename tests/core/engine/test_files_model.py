@@ -551,7 +551,7 @@ class FilesWorld(RuleBasedStateMachine):
         """The statuses with which a request about a resumable upload may be answered."""
         if one.dies_at <= self.now:
             return [403, 404]
-        if one.ends_at <= self.now or self.is_orphan(one) or one.link["mcp_upload_nonce"] in self.spent:
+        if one.ends_at <= self.now or self.is_orphan(one) or one.link["grant"] in self.spent:
             return [404, 409]
         return [fine]
 
@@ -580,7 +580,7 @@ class FilesWorld(RuleBasedStateMachine):
             assert [f for f in self.files.values() if f.uri in handles and f.blob in one.files], "each handle is a file"
             assert len(handles) == len(one.files)
             assert blobs >= one.files.keys()
-            self.spent.add(one.link["mcp_upload_nonce"])
+            self.spent.add(one.link["grant"])
         else:
             assert not blobs & one.files.keys()
             assert self.is_orphan(one) or one.troubles != self.scene.disk.troubles, sent

@@ -61,12 +61,12 @@ def test_a_key_of_links_is_long_enough_where_there_are_links(size_bytes: int, ha
     producers = (ArtifactProducer(tools=("t",)),) if has_files else ()
     plan = Plan(
         servers=(ServerPlan(id="s", kind=Kind.PIPE, producers=producers),),
-        link_key=b"k" * size_bytes,
+        link_keys=(b"k" * size_bytes,),
         workspaces_path="/w",
     )
     may = contextlib.nullcontext()
-    if has_files and size_bytes < 16:
-        may = pytest.raises(LocalProtocolError, match="link_key: got 15 bytes for servers with files, expected at")
+    if size_bytes < 16:
+        may = pytest.raises(LocalProtocolError, match=r"link_keys\[0\]: got 15 bytes, expected at")
     with may:
         BulkEngine(plan, entropy=bytes, unix_at_zero=0.0, has_storage=True)
 
@@ -82,7 +82,9 @@ def test_a_key_that_is_made_for_one_run_is_as_long_as_its_hash(keys: tuple[bytes
 
     servers = (ServerPlan(id="s", kind=Kind.PIPE),)
     BulkEngine(
-        Plan(servers=servers, link_key=b"", workspaces_path="/w", state_keys=keys), entropy=entropy, unix_at_zero=0.0
+        Plan(servers=servers, workspaces_path="/w", state_keys=keys),
+        entropy=entropy,
+        unix_at_zero=0.0,
     )
     assert (32 in drawn) is not bool(keys)
 

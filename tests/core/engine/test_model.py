@@ -113,7 +113,7 @@ class World(RuleBasedStateMachine):
                 ServerPlan(id="pipe", kind=Kind.PIPE, era=Era.HANDSHAKE),
                 ServerPlan(id="http", kind=Kind.HTTP, era=Era.HANDSHAKE),
             ),
-            link_key=b"0123456789abcdef",
+            link_keys=(b"0123456789abcdef",),
             stores_events=True,
         )
         self.engine = CheckedEngine(

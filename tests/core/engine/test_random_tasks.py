@@ -153,7 +153,7 @@ class RandomPeers:
         self.storage = Storage(self.rng)
         self.plan = Plan(
             servers=SERVERS,
-            link_key=LINK_KEY,
+            link_keys=(LINK_KEY,),
             workspaces_path="/w",
             affinity=self.rng.choice(list(Affinity)),
             state_keys=(b"0123456789abcdef",),

@@ -551,7 +551,7 @@ def test_the_ttl_of_an_upstream_task_runs_from_its_creation() -> None:
 def restarted(before: Driver, *servers: ServerPlan) -> Driver:
     """Returns the next run of the proxy, with the stored tasks."""
     records = {order.key: msgspec.json.decode(order.value, type=StoredTask) for order in before.every(Save)}
-    whole = Plan(servers=servers, link_key=LINK_KEY, workspaces_path="/w")
+    whole = Plan(servers=servers, link_keys=(LINK_KEY,), workspaces_path="/w")
     entropy = random.Random(2).randbytes
     stored = list(records.values())
     return Driver(

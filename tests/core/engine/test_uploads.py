@@ -12,7 +12,7 @@ from isthmus.core.base.events import DownloadOpening, RawFile, UploadOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.storage import Load, Loaded, Receive, Save, Saved
-from isthmus.core.files.store.handles import sign_download, sign_upload
+from isthmus.core.files.store.links import UploadGrant, read_upload, sign_download, sign_upload
 from isthmus.core.files.store.store import StoredUpload
 from resumable_clients import FILES, HASH, HELPER
 from upload_links import bearer, file_world, put
@@ -96,7 +96,9 @@ def test_a_stateless_link_needs_no_session() -> None:
 def test_a_stateless_link_is_for_its_own_files_only(sid: str) -> None:
     world = driver(FILES)
     query = bearer(world, "0" * 32)
-    forged = sign_upload(b"x" * 32, server="f", sid=sid, nonce=query["mcp_upload_nonce"], expires_at_unix=2**33)
+    grant = read_upload([LINK_KEY], query, server="f", now_unix=0)
+    assert isinstance(grant, UploadGrant)
+    forged = sign_upload(b"x" * 32, server="f", grant=msgspec.structs.replace(grant, sid=sid))
     assert refused(world, put(world, forged)) == (403, "bad_credential")
 
 

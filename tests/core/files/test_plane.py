@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from driving import UNIX_AT_ZERO, Driver, connect, driver, request
+from driving import LINK_KEY, UNIX_AT_ZERO, Driver, connect, driver, request
 from file_scenes import Scene, artifacts
-from inside import Inside
 from isthmus.core.base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, AutoFiles, Kind, ServerPlan, SharedFolder, UploadConsumer
+from isthmus.core.files.store.links import UploadGrant, read_upload
 from stateless_driving import tables
 
 EATS = UploadConsumer(tools=("eat",), file_path_argument="file")
@@ -51,27 +51,16 @@ def test_an_upload_link_has_its_session_end_and_bounds() -> None:
     url = urlsplit(found["upload_url"])
     (session,) = tables(files.world.engine)["sessions"].values()
     assert f"{url.scheme}://{url.netloc}{url.path}" == "http://here/upload/s"
-    query = dict(parse_qsl(url.query))
-    assert [value for value in query.values() if value == str(int(UNIX_AT_ZERO + files.world.now + 77))]
+    at_unix = UNIX_AT_ZERO + files.world.now
+    grant = read_upload([LINK_KEY], dict(parse_qsl(url.query)), server="s", now_unix=at_unix)
+    assert isinstance(grant, UploadGrant)
+    assert (grant.sid, grant.expires_at_unix, grant.tool) == (session.sid, int(at_unix + 77), "")
     expected = {
         "server_id": "s", "session_id": session.sid, "credential_ttl_seconds": 77, "max_file_bytes": 1234,
         "sha256_required": True, "supports_multiple_files": True,
     }  # fmt: skip
     assert expected.items() <= found.items()
     assert "Send up to 3 files in one request within 77 seconds" in found["note"]
-
-
-def test_links_whose_time_is_over_are_forgotten_with_the_next() -> None:
-    """A link is still valid at the very end of its time."""
-    files = Scene(plan(), limits=Limits(upload_link_ttl_s=60.0))
-    nonces = Inside(files.world.engine).nonces
-    offer(files)
-    files.world.wait(60.0)
-    offer(files)
-    assert len(nonces) == 2
-    files.world.wait(60.1)
-    offer(files)
-    assert len(nonces) == 1
 
 
 @pytest.mark.parametrize(("size", "is_offered"), [(99, True), (100, True), (101, False)])

@@ -12,7 +12,7 @@ from isthmus.core.state import storage_orders
 from isthmus.core.state.context import Context
 from isthmus.core.state.storage_orders import StorageOrders, reason_of
 
-PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_keys=(b"k" * 16,), workspaces_path="/w")
 
 
 def context() -> Context:

@@ -25,7 +25,7 @@ from isthmus.core.state.storage_orders import StorageOrders
 from isthmus.core.state.task import Outcome, Task, TaskInput, TaskState
 from isthmus.core.tasks.store import TaskStore, record_of, restored
 
-PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_keys=(b"k" * 16,), workspaces_path="/w")
 FAILED = StorageFailed(reason="full")
 
 

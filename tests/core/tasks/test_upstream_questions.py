@@ -27,7 +27,7 @@ class SceneWithFiles(Scene):
         producer = ArtifactProducer(tools=("w",), output_locator=OutputLocator(mode=LocatorMode.NONE))
         plan = Plan(
             servers=(ServerPlan(id="s", kind=self.kind, era=self.up, tasks=self.rules, producers=(producer,)),),
-            link_key=LINK_KEY,
+            link_keys=(LINK_KEY,),
             workspaces_path="/w",
         )
         self.store.begin()

@@ -18,7 +18,7 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
-from isthmus.core.files.store import handles
+from isthmus.core.files.store.links import sign_download
 
 NAME = "a b&\u00fc?#.txt"
 CONSUMING = ServerPlan(
@@ -75,7 +75,7 @@ def test_a_link_is_signed_for_its_file_and_as_long_as_that_lives(plan: ServerPla
     path = urlsplit(link).path.split("/")
     query = dict(parse_qsl(urlsplit(link).query))
     lives_s = limits.upload_ttl_s if plan is CONSUMING else limits.artifact_ttl_s
-    expected = handles.sign_download(
+    expected = sign_download(
         LINK_KEY,
         server="s",
         sid=path[3],

@@ -13,9 +13,20 @@ from isthmus.core.base.events import UploadOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import FileScope, Kind, ServerPlan
-from isthmus.core.base.storage import Discard, Forget, Receive, Save, Saved, StorageFailed, StoredFile, UploadManifest
+from isthmus.core.base.storage import (
+    AlreadyThere,
+    Discard,
+    Forget,
+    Receive,
+    Save,
+    Saved,
+    StorageFailed,
+    StoredFile,
+    UploadManifest,
+)
 from isthmus.core.files.store.store import StoredUpload
-from isthmus.core.files.transfer.admission import GONE
+from isthmus.core.files.transfer import admission
+from isthmus.core.files.transfer.admission import GONE, USED
 from resumable_clients import FILES, HELPER
 from upload_links import bearer, file_world, put
 
@@ -62,16 +73,11 @@ def test_the_refusal_of_an_invalid_link_says_what_to_do() -> None:
     """The link is unknown, forged or too old. The last two are noted."""
     world, client = file_world(limits=Limits(upload_link_ttl_s=60.0))
     query = ask_link(client, HELPER)
-    unknown = f"this link is not valid, or was used already: {AGAIN}"
-    for strange in ({}, {"mcp_upload_nonce": "x"}, query | {"mcp_upload_nonce": "0" * 32}):
-        assert refusal(world, post(world, strange)) == (403, "bad_credential", unknown)
-    assert [note for note in world.every(Note) if "upload refused" in note.text] == []
-    forged = query | {"mcp_upload_sig": "0" * 64}
-    assert refusal(world, post(world, forged)) == (403, "bad_credential", f"this link is not valid: {AGAIN}")
-    (note,) = [note for note in world.every(Note) if "upload refused" in note.text]
-    assert (note.level, note.server) == ("warning", "f")
-    assert note.text.startswith("upload refused: link ")
-    assert not any(value in note.text for value in query.values() if len(value) > 12)
+    forged = {"grant": query["grant"][:-22] + "0" * 22}
+    for strange, fault in (({}, "missing"), ({"grant": "x"}, "malformed"), (forged, "signature")):
+        assert refusal(world, post(world, strange)) == (403, "bad_credential", f"this link is not valid: {AGAIN}")
+        note = world.last(Note)
+        assert (note.level, note.server, note.text) == ("warning", "f", f"upload refused: link {fault}")
     assert not world.sent[post(world, query)]
 
 
@@ -85,7 +91,7 @@ def test_a_link_is_good_until_its_time_is_over(late_s: float, is_taken: bool) ->
     if not is_taken:
         status, code, detail = refusal(world, channel)
         assert (status, code) == (403, "bad_credential")
-        assert detail in (f"this link has expired: {AGAIN}", f"this link is not valid, or was used already: {AGAIN}")
+        assert detail in (f"this link has expired: {AGAIN}", f"this link was used already: {AGAIN}")
 
 
 def test_a_link_belongs_to_an_open_session() -> None:
@@ -189,7 +195,7 @@ def test_the_files_of_one_request_are_all_kept_or_none(failed: tuple[int, ...]) 
         assert isinstance(order, Save)
         world.store(order.ticket, Saved())
     assert answer(world, again)[1]["count"] == 1
-    used = f"this link is not valid, or was used already: {AGAIN}"
+    used = f"this link was used already: {AGAIN}"
     assert refusal(world, post(world, query)) == (403, "bad_credential", used)
 
 
@@ -243,3 +249,81 @@ def test_the_second_of_two_uploads_with_one_link_is_refused() -> None:
     assert world.send(channels[2], manifest(("c", 1)))[0] == Discard(blob=blobs[2])
     assert refusal(world, channels[2]) == used
     assert len(world.engine.files()) == 1
+
+
+# --- A link is used once ----------------------------------------------------------------------------------------------
+
+
+def begun(world: Driver, query: dict[str, str]) -> tuple[ChannelId, Save]:
+    """An upload whose body has come. Returns its channel, and the order that uses up its link."""
+    channel = post(world, query)
+    (use,) = world.send(channel, manifest(("a", 1)))
+    assert isinstance(use, Save)
+    assert (use.is_new, use.key.partition("/")[0]) == (True, "used")
+    return channel, use
+
+
+def test_of_two_processes_with_one_storage_one_takes_an_upload_with_a_link() -> None:
+    """Each has the link checked; the storage decides."""
+    one, client = file_world(file_scope=FileScope.PRINCIPAL)
+    two = driver(FILES, seed=2)
+    query = ask_link(client, HELPER)
+    one.answers_uses = two.answers_uses = False
+    (first, use), (second, same) = begun(one, query), begun(two, query)
+    assert use.key == same.key
+    assert use.expires_at_unix is not None and use.expires_at_unix >= one.now + UNIX_AT_ZERO + 60
+    (save,) = one.store(use.ticket, Saved())
+    assert isinstance(save, Save)
+    one.store(save.ticket, Saved())
+    assert answer(one, first)[1]["count"] == 1
+    effects = two.store(same.ticket, AlreadyThere())
+    assert [type(effect) for effect in effects] == [Discard, *[type(effect) for effect in effects[1:]]]
+    assert not any(isinstance(effect, Save) for effect in effects)
+    assert refusal(two, second) == (403, "bad_credential", USED.text)
+    assert two.engine.files() == ()
+    again = f"this link was used already: {AGAIN}"
+    assert refusal(two, post(two, query)) == (403, "bad_credential", again), "it is known from now on"
+
+
+def test_a_link_whose_use_could_not_be_saved_may_be_tried_again() -> None:
+    world, client = file_world()
+    query = ask_link(client, HELPER)
+    world.answers_uses = False
+    channel, use = begun(world, query)
+    world.store(use.ticket, StorageFailed("no such luck"))
+    assert refusal(world, channel) == (507, "storage_failed", "no such luck")
+    assert world.last(Discard).blob == world.last(Receive).blobs[0]
+    late, use = begun(world, query)
+    world.wait(Limits().storage_timeout_s)
+    assert refusal(world, late)[:2] == (507, "storage_failed")
+    assert world.store(use.ticket, Saved()) == [Forget(key=use.key)], "it was saved after all"
+    world.answers_uses = True
+    put_again = post(world, query)
+    (save,) = [order for order in world.send(put_again, manifest(("a", 1))) if isinstance(order, Save)]
+    world.store(save.ticket, Saved())
+    assert answer(world, put_again)[1]["count"] == 1
+
+
+def test_the_oldest_used_link_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload with it is refused all the same, when its body has come. Links go when they have expired, too."""
+    monkeypatch.setattr(admission, "USED_LINKS_MAX", 2)
+    world, client = file_world(limits=Limits(upload_link_ttl_s=60.0))
+    links = [ask_link(client, HELPER) for _ in range(3)]
+    for link in links:
+        channel = post(world, link)
+        (save,) = [order for order in world.send(channel, manifest(("a", 1))) if isinstance(order, Save)]
+        world.store(save.ticket, Saved())
+        assert answer(world, channel)[0] == 200
+    first, *others = links
+    for link in others:
+        assert refusal(world, post(world, link))[0] == 403
+    channel = post(world, first)
+    assert not world.sent[channel]
+    world.send(channel, manifest(("a", 1)))
+    assert refusal(world, channel) == (403, "bad_credential", USED.text)
+    world.wait(61.0)
+    channel = post(world, fresh := ask_link(client, HELPER))
+    (save,) = [order for order in world.send(channel, manifest(("a", 1))) if isinstance(order, Save)]
+    world.store(save.ticket, Saved())
+    assert refusal(world, post(world, fresh))[0] == 403
+    assert refusal(world, post(world, others[0]))[2].startswith("this link has expired")
