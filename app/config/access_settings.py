@@ -65,9 +65,11 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     groups: Annotated[
         Texts, about("Callers must be in one of these groups. For other callers the server does not exist.")
     ] = ()
-    tools: Annotated[dict[str, Rule], about("For tools.")] = {}
-    prompts: Annotated[dict[str, Rule], about("For prompts.")] = {}
-    resources: Annotated[dict[str, Rule], about("For resources, by URI, and templates, by their text.")] = {}
+    tools: Annotated[dict[str, Rule], about("Requirements of tools.")] = {}
+    prompts: Annotated[dict[str, Rule], about("Requirements of prompts.")] = {}
+    resources: Annotated[
+        dict[str, Rule], about("Requirements of resources by URI, and of templates by their text.")
+    ] = {}
 
     @property
     def has_names(self) -> bool:

@@ -24,8 +24,8 @@ class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fi
     file_path_argument: Annotated[
         str | Texts,
         about(
-            "Dotted path of the argument, [*] for the items of a list on the way, or a list of such paths; the value "
-            "is one handle or a list of handles."
+            "Dotted path of the argument, or a list of paths. [*] stands for the items of a list. The value is one "
+            "handle or a list of handles."
         ),
     ]
     uri_scheme: Annotated[str, about("Beginning of handles. upload:// and artifact:// are always accepted.")] = (
@@ -38,7 +38,7 @@ class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fi
             "server on another machine. data_uri, base64 or text (UTF-8 only): the content. null: path."
         ),
     ] = None
-    uri_prefix: Annotated[bool | None, about("true is deliver: file_uri, false is deliver: path.")] = None
+    uri_prefix: Annotated[bool | None, about("true: deliver: file_uri. false: deliver: path.")] = None
     accept_other: Annotated[
         bool,
         about("Pass values that are not handles, such as URLs or paths of the server, unchanged. false: reject them."),
@@ -65,17 +65,17 @@ class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         about("One mode or a list of modes. Each file that a mode finds becomes one artifact."),
     ] = LocatorMode.NONE
     output_path_key: Annotated[
-        str | None, about("structured: dotted path into the structured result, [*] for the items of a list.")
+        str | None, about("structured: dotted path in the structured result. [*] stands for the items of a list.")
     ] = None
     output_path_regexes: Annotated[
         Texts,
         about(
-            "regex: regular expressions (RE2), searched for in the result's text; the path is group `path`, else group "
-            "1, else all of it. None: the built-in patterns for paths, links and file:// URIs."
+            "regex: regular expressions (RE2) for the result's text. The path is the group `path`, else group 1, else "
+            "the whole match. Empty: built-in patterns for paths, links and file:// URIs."
         ),
     ] = ()
     path_arguments: Annotated[
-        Texts, about("argument: dotted paths of the arguments that name the file. None: any argument of one text.")
+        Texts, about("argument: dotted paths of the arguments that name the file. Empty: every string argument.")
     ] = ()
 
     @property
@@ -96,9 +96,7 @@ class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_
     allow_raw_output: Annotated[bool, about("Also add the file's content to the result.")] = False
     required: Annotated[bool, about("A result without its file is an error.")] = False
     move: Annotated[bool, about("Remove the server's file after it was copied.")] = False
-    rewrite_text: Annotated[
-        bool, about("In the result, write an artifact's URI where the path of its file stands.")
-    ] = False
+    rewrite_text: Annotated[bool, about("Replace the path of an artifact's file in the result with its URI.")] = False
     inline_text_bytes: Annotated[
         InlineSize, about("Maximum size of text files whose content is added to the result. 0: none. At most 1Mi.")
     ] = 0
@@ -112,9 +110,7 @@ class Files(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files of the tools that no adapter names."""
 
     mode: Annotated[Literal["auto", "none"], about("auto: transfer files. none: do not transfer files.")] = "auto"
-    rewrite_text: Annotated[bool, about("In results, write an artifact's URI where the path of its file stands.")] = (
-        True
-    )
+    rewrite_text: Annotated[bool, about("Replace the path of an artifact's file in results with its URI.")] = True
     inline_text_bytes: Annotated[
         InlineSize, about("Maximum size of text files whose content is added to the result. 0: none. At most 1Mi.")
     ] = 32 * KIB
@@ -125,5 +121,5 @@ class Files(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SharedFolder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A folder that has another path at the server, such as a volume of a container."""
 
-    here: Annotated[str, about("Its path on this machine.")]
-    there: Annotated[str, about("Its absolute path as the server sees it.")]
+    here: Annotated[str, about("Path of the folder on this machine.")]
+    there: Annotated[str, about("Absolute path of the folder at the server.")]

@@ -66,7 +66,7 @@ class RateLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Texts,
         Meta(
             min_length=1,
-            description="Names of tools, as the server has them, or patterns with *, ? and [...]. Calls of all these "
+            description="Names of tools at the server, or patterns with *, ? and [...]. Calls of all these "
             "tools count together.",
         ),
     ] = ("*",)

@@ -40,7 +40,7 @@ class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
             "registers itself."
         ),
     ] = None
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}.")] = None
+    client_secret: Annotated[str | None, about("Client secret. Write it as ${NAME}.")] = None
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"
     issuer: Annotated[str | None, about(_ISSUER)] = None
@@ -59,9 +59,13 @@ class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
 class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="client_credentials"):
     """A login of Isthmus itself, without a user."""
 
-    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. Either this or private_key.")] = None
-    private_key: Annotated[str | None, about("Path of its private key, as PEM. Either this or client_secret.")] = None
+    client_id: Annotated[str, about("Id of the client at the authorization server.")]
+    client_secret: Annotated[
+        str | None, about("Client secret. Write it as ${NAME}. Set either this or private_key.")
+    ] = None
+    private_key: Annotated[
+        str | None, about("PEM file of the client's private key. Set either this or client_secret.")
+    ] = None
     algorithm: Annotated[str, about("Signature algorithm of the key: RS, PS or ES with 256, 384 or 512, or EdDSA.")] = (
         "ES256"
     )
@@ -77,11 +81,11 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """A login with a token of the platform or the caller, which the authorization server exchanges (RFC 8693)."""
 
     login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
-    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
-    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    client_id: Annotated[str, about("Id of the client at the authorization server.")]
+    client_secret: Annotated[str, about("Client secret. Write it as ${NAME}.")]
     subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
     subject_token: Annotated[
-        str | None, about("The token to exchange, better as ${NAME}. Either this or the file.")
+        str | None, about("The token to exchange. Write it as ${NAME}. Set either this or subject_token_file.")
     ] = None
     subject_token_type: Annotated[
         Literal["access_token", "id_token", "jwt"], about("Type of the token to exchange (RFC 8693, section 3).")
@@ -97,27 +101,28 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 class IdentityProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The identity provider of an enterprise."""
 
-    issuer: Annotated[str, about("Its issuer.")]
-    client_id: Annotated[str, about("The client that is registered there.")]
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. null: it has none.")] = None
+    issuer: Annotated[str, about("Issuer of the identity provider.")]
+    client_id: Annotated[str, about("Id of the client at the provider.")]
+    client_secret: Annotated[str | None, about("Client secret. Write it as ${NAME}. null: no secret.")] = None
 
     def __repr__(self) -> str:
         return f"IdentityProvider(issuer={self.issuer!r}, client_id={self.client_id!r}, …)"
 
 
 class Enterprise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="enterprise"):
-    """A login that the identity provider of an enterprise allows (enterprise-managed authorization).
+    """A login through the identity provider of a company (enterprise-managed authorization).
 
-    The provider exchanges an ID token for a grant (ID-JAG), and the server's authorization server gives a token for it.
+    The provider exchanges an ID token for a grant (ID-JAG). The server's authorization server
+    exchanges the grant for a token.
     """
 
     login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
-    client_id: Annotated[str, about("The client that is registered at the server's authorization server.")]
-    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    client_id: Annotated[str, about("Id of the client at the authorization server of the MCP server.")]
+    client_secret: Annotated[str, about("Client secret. Write it as ${NAME}.")]
     provider: IdentityProvider
     subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
     subject_token: Annotated[
-        str | None, about("The ID token to exchange, better as ${NAME}. Either this or the file.")
+        str | None, about("The ID token to exchange. Write it as ${NAME}. Set either this or subject_token_file.")
     ] = None
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"

@@ -296,7 +296,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str | None,
         about(
             "The proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none. null: HTTP_PROXY, HTTPS_PROXY, "
-            "ALL_PROXY and NO_PROXY of the environment decide."
+            "ALL_PROXY and NO_PROXY of the environment."
         ),
     ] = None
     auth: Annotated[Login | None, about("Login at the server. null: only headers and pass_headers.")] = None
@@ -348,8 +348,8 @@ class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Texts | None,
         about(
             "Headers to forward, in addition to those that MCP needs. null: all. Authorization, Cookie, "
-            "Proxy-Authorization, Origin, Forwarded"
-            "and X-Forwarded-* pass only if named here without a glob, and so does Set-Cookie of responses."
+            "Proxy-Authorization, Origin, Forwarded and X-Forwarded-*, and Set-Cookie of responses, are forwarded "
+            "only if listed here without a glob."
         ),
     ] = None
     deny: Annotated[Texts, about("Headers that are not forwarded.")] = ()
@@ -386,7 +386,7 @@ class ToolFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     descriptions: Annotated[
         Descriptions,
         about(
-            "Whether descriptions of tools are kept, cut to their first sentence, or cut after a number of characters."
+            "Descriptions of tools: keep them, cut them to the first sentence, or cut them to a number of characters."
         ),
     ] = "keep"
 
