@@ -94,9 +94,7 @@ def add_files(
     )
     showing.add_argument("id", metavar="ID", help=id_help)
     exporting.add_argument("id", metavar="ID", help=id_help)
-    exporting.add_argument(
-        "path", nargs="?", metavar="PATH", help="target; an existing file is not replaced without --force"
-    )
+    exporting.add_argument("path", nargs="?", metavar="PATH", help="target; --force replaces an existing file")
     exporting.add_argument("--force", action="store_true", help="replace an existing file")
     deleting.add_argument("id", nargs="*", metavar="ID", help=id_help)
     deleting.add_argument("--yes", action="store_true", help="delete the selected files; default: only list them")

@@ -293,7 +293,7 @@ _shtab_isthmus_files_export_options=(
   "--json[print JSON instead of a table]"
   "--force[replace an existing file]"
   ":the file\'s id, at least its first 8 characters, or its URI:"
-  ":target\; an existing file is not replaced without --force:_files"
+  ":target\; --force replaces an existing file:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
