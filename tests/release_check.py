@@ -166,10 +166,10 @@ def try_out(isthmus: Path, version: str, home: Path) -> None:
     expect(shown[0] == f"isthmus {version}" and shown[1].startswith("Python 3."), f"--version said {shown}")
     expect(shown[2] == "extras installed: none", f"more than the wheel needs is there: {shown}")
     expect("COMMAND" in run("--help"), "--help shows no commands")
-    expect("done: the file crossed over" in run("demo"), "the demo did not end well")
+    expect("done: the client uploaded a file" in run("demo"), "the demo did not end well")
     server = [python, "-m", "isthmus.app.commands.demo_server"]
     (home / "isthmus.json").write_text(json.dumps({"servers": [{"id": "demo", "upstream": {"command": server}}]}))
-    expect("all is wired" in run("check"), "check does not reach the server of the demo")
+    expect("all checks passed" in run("check"), "check does not reach the server of the demo")
     _try_wrap(isthmus, server, environment, home)
     expect("complete -c isthmus" in run("completion", "fish"), "there is no completion")
     expect('"servers"' in run("schema"), "there is no schema of the configuration")

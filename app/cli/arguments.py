@@ -52,33 +52,34 @@ def parser() -> argparse.ArgumentParser:
     # These options are accepted before and after the command, hence without defaults: a default of the second place
     # would overwrite a value given in the first.
     shared = SuggestingParser(add_help=False, argument_default=argparse.SUPPRESS)
-    shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
-    shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
+    shared.add_argument("--log-level", choices=logs.LEVELS, help="lowest level that is logged to stderr")
+    shared.add_argument("--log-format", choices=("text", "json"), help="format of log lines; default text")
     isthmus = SuggestingParser(
         prog="isthmus",
         parents=[shared],
-        description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
+        description="A proxy for the Model Context Protocol: connects transports and protocol revisions, and "
+        "transfers files.",
         epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
     )
-    isthmus.add_argument("--version", action=ShowVersion, help="show what is installed, and exit")
+    isthmus.add_argument("--version", action=ShowVersion, help="show the version and the installed extras, and exit")
     commands = isthmus.add_subparsers(dest="command", required=True, metavar="COMMAND")
     trace = argparse.ArgumentParser(add_help=False)
     trace.add_argument(
-        "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
+        "--trace", metavar="FILE", help="write all messages and events to FILE as JSON Lines, including secrets"
     )
 
     quiet = argparse.ArgumentParser(add_help=False)
     quiet.add_argument(
         "--quiet-start",
         action="store_true",
-        help="ask servers nothing, and start none, before a client needs them; default: the summary asks who they are",
+        help="start or contact a server when the first client needs it; default: at the start, to list its tools",
     )
 
     open_access = argparse.ArgumentParser(add_help=False)
     open_access.add_argument(
         "--allow-anonymous",
         action="store_true",
-        help="let callers in who are not recognised, from other machines too",
+        help="accept unauthenticated callers, also from other machines",
     )
 
     inputs = argparse.ArgumentParser(add_help=False)
@@ -87,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="ID=VALUE",
-        help="value of an input that the file of a client asks for; default: the environment variable of that name, "
+        help="value of an input in the file of a client; default: the environment variable of that name, "
         "or what is entered on the terminal",
     )
     add_serve(commands.add_parser, [shared, trace, quiet, open_access, inputs])
@@ -110,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     add_completion(commands.add_parser, shared)
 
     for name, about in (
-        ("demo", "Upload, use, produce and read back a file, step by step."),
+        ("demo", "Show a file transfer step by step, with a demo server."),
         ("schema", "Print the JSON Schema of the configuration file."),
     ):
         commands.add_parser(name, parents=[shared], help=as_help(about), description=about)

@@ -16,7 +16,7 @@ FOLDER: Final = Path(__file__).parent / "completions"
 
 
 def add_completion(add: Add, shared: argparse.ArgumentParser) -> None:
-    about = "Print the completion of a shell, which begins with how to install it."
+    about = "Print the completion script of a shell, with instructions to install it."
     completion = add(
         "completion",
         parents=[shared],

@@ -32,8 +32,8 @@ class Address(NamedTuple):
 def add_listen_options(to: argparse.ArgumentParser, *, metavar: str, about: str, defaults: str) -> None:
     """Adds the options. `defaults` is what holds without them, in words."""
     to.add_argument("--listen", metavar=metavar, help=about)
-    to.add_argument("--port", type=port, metavar="N", help=f"port to listen on; 0 takes a free one; {defaults}")
-    to.add_argument("--host", metavar="HOST", help="address to listen on, such as 0.0.0.0, which other machines reach")
+    to.add_argument("--port", type=port, metavar="N", help=f"port to listen on; 0: any free port; {defaults}")
+    to.add_argument("--host", metavar="HOST", help="address to listen on; 0.0.0.0: all addresses")
 
 
 def port(text: str) -> int:

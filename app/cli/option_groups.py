@@ -11,18 +11,18 @@ from .listen_options import DEFAULT_LISTEN
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 ENV_FORM: Final = "NAME[=VALUE]"
 ENV_HELP: Final = (
-    "environment variable of the command; without VALUE, with the one that it has here; ${NAME} in VALUE is replaced "
-    "as in a configuration"
+    "environment variable of the command; without VALUE: the value from this shell; ${NAME} in VALUE is replaced as in "
+    "a configuration"
 )
 HEADER_HELP: Final = "header sent to the URL; ${NAME} is replaced as in a configuration"
-AS_JSON: Final = "print what it tells as JSON, instead of a table"
+AS_JSON: Final = "print JSON instead of a table"
 CONFIG_NAMES: Final = (
     *("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json"),
     *(".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"),
 )
 """Files that are looked for in the current folder: ours, then those of MCP clients."""
 CONFIG_HELP: Final = (
-    "YAML, TOML or JSON, in our form or in that of an MCP client; default: the first of "
+    "configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON; default: the first of "
     f"{', '.join(CONFIG_NAMES)} in this folder"
 )
 T = TypeVar("T")
@@ -35,13 +35,13 @@ def add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LI
         "--url",
         default=default,
         metavar="URL",
-        help=f"where isthmus listens, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
+        help=f"address of the running isthmus, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
     )
     to.add_argument(
         "--token",
         default=argparse.SUPPRESS if default == argparse.SUPPRESS else None,
         metavar="TOKEN",
-        help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to",
+        help=f"core.management.token, or the token of an admin; default: the value of {TOKEN_VARIABLE}",
     )
 
 

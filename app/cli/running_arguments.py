@@ -37,8 +37,8 @@ def add_tasks(
     tasks.set_defaults(verb="list")
     for name, about in (
         ("list", "Show all tasks, the oldest first."),
-        ("show", "Show all that is known of a task, but not its result."),
-        ("cancel", "Cancel a task that is not over; its client sees so, and its server is told."),
+        ("show", "Show the details of a task, without its result."),
+        ("cancel", "Cancel a running task at its server."),
     ):
         verb = verbs.add_parser(name, parents=[shared, again], help=as_help(about), description=about)
         if name == "list":
@@ -52,14 +52,14 @@ def add_files(
     add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser
 ) -> list[argparse.ArgumentParser]:
     """Adds `isthmus files` and its verbs, as `add_tasks` does."""
-    about = "Show the stored files of a running isthmus, copy them here, or delete them."
+    about = "List, copy or delete the stored files of a running isthmus."
     usage = "isthmus files [options] [list | show ID | export ID [PATH] | delete [ID …]]"
     files = add("files", parents=[shared, running], help=as_help(about), usage=usage, description=about)
     again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     add_running(again, argparse.SUPPRESS)
     for parser, default in ((files, None), (again, argparse.SUPPRESS)):
         parser.add_argument(
-            "--root", default=default, metavar="DIR", help="ask the storage folder of one that does not run instead"
+            "--root", default=default, metavar="DIR", help="read the storage folder of an isthmus that does not run"
         )
         parser.add_argument("--server", default=default, metavar="ID", help="only files of this server")
         parser.add_argument("--session", default=default, metavar="ID", help="only files of this session, by its name")
@@ -69,10 +69,14 @@ def add_files(
             default=default,
             metavar="TIME",
             type=typed_option(parse_duration),
-            help="such as 90s, 2h or 7d",
+            help="only files not used for TIME, such as 90s, 2h or 7d",
         )
         parser.add_argument(
-            "--larger-than", default=default, metavar="SIZE", type=typed_option(parse_size), help="such as 512k or 10MB"
+            "--larger-than",
+            default=default,
+            metavar="SIZE",
+            type=typed_option(parse_size),
+            help="only files larger than SIZE, such as 512k or 10MB",
         )
         parser.add_argument("--json", action="store_true", default=False if default is None else default, help=AS_JSON)
 
@@ -82,18 +86,18 @@ def add_files(
     listing, showing, exporting, deleting = (
         verbs.add_parser(name, parents=[shared, again], help=as_help(about), description=about)
         for name, about in (
-            ("list", "Show all files, those used last last."),
-            ("show", "Show all that is known of a file, but not its content."),
-            ("export", "Copy the content of a file to PATH, a folder, or - for stdout; default: here, as it is named."),
-            ("delete", "Delete the files that are named, or those that the options choose."),
+            ("list", "List all files, the least recently used first."),
+            ("show", "Show the details of a file, without its content."),
+            ("export", "Copy a file to PATH, a folder, or - for stdout; default: the current folder."),
+            ("delete", "Delete the named files, or those that the options select."),
         )
     )
     showing.add_argument("id", metavar="ID", help=id_help)
     exporting.add_argument("id", metavar="ID", help=id_help)
-    exporting.add_argument("path", nargs="?", metavar="PATH", help="where to; a file there stays as it is")
-    exporting.add_argument("--force", action="store_true", help="replace a file that is there")
+    exporting.add_argument("path", nargs="?", metavar="PATH", help="target; --force replaces an existing file")
+    exporting.add_argument("--force", action="store_true", help="replace an existing file")
     deleting.add_argument("id", nargs="*", metavar="ID", help=id_help)
-    deleting.add_argument("--yes", action="store_true", help="delete what options choose, instead of showing it")
+    deleting.add_argument("--yes", action="store_true", help="delete the selected files; default: only list them")
     return [listing, showing, exporting, deleting]
 
 
@@ -104,7 +108,7 @@ def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argpar
     ps.add_argument("--json", action="store_true", help=AS_JSON)
     for name, about in (
         ("start", "Start a server of a running isthmus, and keep it running."),
-        ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
+        ("stop", "Stop a server of a running isthmus until `isthmus start`."),
         ("restart", "Stop a server of a running isthmus, and start it."),
     ):
         order = add(name, parents=[shared, running], help=as_help(about), description=about)
@@ -112,11 +116,11 @@ def add_looking_after(add: Add, shared: argparse.ArgumentParser, running: argpar
 
 
 def add_connect_info(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
-    about = "Print what connects an MCP client to a running isthmus: the entry for its file, and where that is."
+    about = "Print the entry for the configuration file of an MCP client, and the path of that file on stderr."
     command = add(
         "connect-info",
         parents=[shared, running],
-        help="print what goes into the file of an MCP client",
+        help="print the entry for the configuration file of an MCP client",
         usage="isthmus connect-info [options] CLIENT [ID]",
         description=about,
         epilog="Example: isthmus connect-info cursor",

@@ -8,14 +8,15 @@ from .option_groups import ENV_FORM, ENV_HELP, HEADER_HELP, Add, as_help
 
 
 def add_conform(add: Add, shared: argparse.ArgumentParser) -> None:
-    about = "Test a server or client: make up conversations, and say which clauses of the specification it breaks."
+    about = "Test a server or client against the specification with generated conversations."
     conform = add(
         "conform",
         parents=[shared],
         help=as_help(about),
         usage="isthmus conform [options] URL | isthmus conform [options] [--client] -- COMMAND [ARG …]",
-        description=f"{about} It calls the server's tools with made-up arguments, unless --safe says otherwise.",
-        epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
+        description=f"{about} The test calls the server's tools with generated arguments. With --safe it calls only "
+        "read-only tools.",
+        epilog="Exit codes: 0 every MUST rule is kept, 1 a MUST rule is broken or the peer cannot be tested, 2 usage. "
         "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
     )
     conform.add_argument(
@@ -27,20 +28,20 @@ def add_conform(add: Add, shared: argparse.ArgumentParser) -> None:
     conform.add_argument(
         "--client",
         action="store_true",
-        help="test a client: {url} or {server} (stdio) in its command stands for our end",
+        help="test a client; {url} or {server} (stdio) in its command is replaced with the test server",
     )
     conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
     conform.add_argument(
-        "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"
+        "--examples", type=int, default=200, metavar="N", help="number of generated conversations; default 200"
     )
-    conform.add_argument("--seconds", type=float, metavar="N", help="begin no new conversation after so many seconds")
-    conform.add_argument("--seed", type=int, default=0, metavar="N", help="what all choices follow from; default 0")
+    conform.add_argument("--seconds", type=float, metavar="N", help="start no new conversation after N seconds")
+    conform.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the random generator; default 0")
     add_peer_options(conform)
-    conform.add_argument("--revision", metavar="R", help="speak this one only; default: all that the server speaks")
-    conform.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
-    conform.add_argument("--junit", metavar="FILE", help="write a test case for each rule, as JUnit has it, too")
+    conform.add_argument("--revision", metavar="R", help="test only revision R; default: all revisions of the server")
+    conform.add_argument("--json", metavar="FILE", help="also write the findings as JSON")
+    conform.add_argument("--junit", metavar="FILE", help="also write a JUnit report with a test case for each rule")
     conform.add_argument("--record", metavar="FILE", help="write the conversations that broke a rule, as JSON Lines")
-    conform.add_argument("--replay", metavar="FILE", help="play the conversations of such a file again, and no other")
+    conform.add_argument("--replay", metavar="FILE", help="run only the recorded conversations of FILE")
 
 
 def add_peer_options(command: argparse.ArgumentParser) -> None:
@@ -49,21 +50,23 @@ def add_peer_options(command: argparse.ArgumentParser) -> None:
         "--transport",
         choices=("auto", "streamable_http", "sse", "websocket"),
         default="auto",
-        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
-        "refuses Streamable HTTP; to a client Streamable HTTP",
+        help="transport at the URL; default auto: by the scheme of the URL, and HTTP+SSE (sse) if the server rejects "
+        "Streamable HTTP; for a client Streamable HTTP",
     )
-    command.add_argument("--timeout", type=float, metavar="N", help="seconds for an answer; default 20, of a client 10")
-    command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
-    command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
-    command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
+    command.add_argument(
+        "--timeout", type=float, metavar="N", help="seconds to wait for a response; default 20, for a client 10"
+    )
+    command.add_argument("--only", action="append", default=[], metavar="RULE", help="check only this rule")
+    command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not check this rule")
+    command.add_argument("--strict", action="store_true", help="also fail for broken SHOULD rules")
     command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     command.add_argument("--env", action="append", default=[], metavar=ENV_FORM, help=ENV_HELP)
-    command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    command.add_argument("--inherit-env", action="store_true", help="pass the whole environment to the command")
     command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
 
 
 def add_replay(add: Add, shared: argparse.ArgumentParser) -> None:
-    about = "Play again what was recorded: conversations that broke a rule, or a trace."
+    about = "Replay a recording: conversations that broke a rule, or a trace."
     replay = add(
         "replay",
         parents=[shared],
@@ -71,50 +74,53 @@ def add_replay(add: Add, shared: argparse.ArgumentParser) -> None:
         usage="isthmus replay [options] RECORD URL | isthmus replay [options] RECORD -- COMMAND [ARG …] | "
         "isthmus replay TRACE",
         description=about,
-        epilog="A record of `isthmus conform` is played with the server, or with the client, in whose command {url} or "
-        "{server} stands for our end, to see which of its rules are still broken; a trace of `isthmus serve` or `wrap` "
-        "is played by itself, to see whether this version does the same. Exit codes: 0 nothing that must be kept is "
-        "broken, or nothing differs; 1 something is or does, or it cannot be tested; 2 usage. "
+        epilog="A recording of `isthmus conform` is replayed against the server or client, and shows which rules are "
+        "still broken. In the command of a client, {url} or {server} is replaced with the test server. A trace "
+        "of `isthmus serve` or `wrap` is replayed without a peer, and shows whether this version behaves the "
+        "same. Exit codes: 0 no MUST rule is broken, or no difference; 1 a MUST rule is broken, a difference, or the "
+        "peer cannot be tested; 2 usage. "
         "Example: isthmus replay broken.jsonl -- python my_server.py",
     )
-    replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
-    replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")
+    replay.add_argument("file", metavar="FILE", help="file of `conform --record` or of `--trace`")
+    replay.add_argument("target", nargs="?", metavar="URL", help="URL of the server of a recording: http(s)://…")
     add_peer_options(replay)
 
 
 def add_vendor(add: Add, shared: argparse.ArgumentParser) -> None:
-    about = "Write a copy of the engine into another program, or say what became of one."
+    about = "Write a copy of the engine into another program, or verify a copy."
     vendor = add(
         "vendor",
         parents=[shared],
         help=as_help(about),
-        description=f"{about} An unedited copy that is there is replaced; an edited one is not, nor anything else.",
-        epilog="Exit codes: 0 done, or not edited; 1 edited, or something else is there; 2 usage. "
+        description=f"{about} An existing unedited copy is replaced. An edited copy and other folders are not.",
+        epilog="Exit codes: 0 done, or the copy is unedited; 1 the copy is edited, or DIR is no copy; 2 usage. "
         "Example: isthmus vendor src/acme/mcp_core --without tasks,oracle",
     )
-    vendor.add_argument("folder", metavar="DIR", help="the folder of the copy, whose name is that of the package")
+    vendor.add_argument("folder", metavar="DIR", help="folder of the copy; its name is the package name")
     vendor.add_argument(
         "--without",
         metavar="PART,…",
         help="folders to leave out: files, input_required, oracle, tasks, testing; "
-        "default: those that the replaced copy lacks",
+        "default: those that the existing copy leaves out",
     )
     vendor.add_argument(
         "--verify",
         action="store_true",
-        help="write nothing: say which files were edited, and what changed from that copy to this isthmus",
+        help="list edited files and the changes since that copy, and write nothing",
     )
 
 
 def add_check_driver(add: Add, shared: argparse.ArgumentParser) -> None:
-    about = "Check a driver of the engine: play conversations that go wrong where it breaks its contract."
+    about = "Test a driver of the engine with conversations that fail if it breaks the contract."
     check_driver = add(
         "check-driver",
         parents=[shared],
         help=as_help(about),
         description=about,
-        epilog="Exit codes: 0 each check is kept or skipped, 1 one is broken, 2 usage. "
+        epilog="Exit codes: 0 every check passes or is skipped, 1 a check fails, 2 usage. "
         "Example: isthmus check-driver my_driver:start",
     )
-    check_driver.add_argument("start", metavar="MODULE:FUNCTION", help="starts the gateway with a server of a check")
-    check_driver.add_argument("check", nargs="*", metavar="CHECK", help="play only these")
+    check_driver.add_argument(
+        "start", metavar="MODULE:FUNCTION", help="function that starts the gateway with the server of a check"
+    )
+    check_driver.add_argument("check", nargs="*", metavar="CHECK", help="run only these checks; default: all")

@@ -21,21 +21,21 @@ def add_trying(add: Add, parents: list[argparse.ArgumentParser]) -> None:
     server.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     server.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     server.add_argument(
-        "--files", action="store_true", help="carry files to and from the URL or the command, as isthmus wrap --files"
+        "--files", action="store_true", help="transfer files to and from the server, as isthmus wrap --files"
     )
     server.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="how long to wait, starting the server included"
+        "--timeout", type=float, metavar="SECONDS", help="maximum time, including the start of the server"
     )
-    server.add_argument("--json", action="store_true", help="print what the server answers as JSON")
+    server.add_argument("--json", action="store_true", help="print the response of the server as JSON")
     saving = argparse.ArgumentParser(add_help=False)
     saving.add_argument(
         "--save",
         metavar="DIR",
         default="",
-        help="folder for images, audio and files of the result; none is overwritten",
+        help="save images, audio and files of the result in DIR; no file is replaced",
     )
 
-    about = "List the tools of servers; with a NAME, show all about one."
+    about = "List the tools of servers; with a NAME, describe one tool."
     _add(
         add,
         [*parents, server],
@@ -48,12 +48,14 @@ def add_trying(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         add,
         [*parents, server, saving],
         "call",
-        f"{about} VALUE is read as the tool's schema says; ARGUMENT:=JSON is JSON; ARGUMENT=@FILE uploads the file, or "
-        "sends its text where no files are taken. Exit code 1: the tool failed.",
+        f"{about} VALUE is converted to the type in the tool's schema. ARGUMENT:=JSON is JSON. ARGUMENT=@FILE uploads "
+        "the file, or sends its text if the server takes no files. Exit code 1: the tool failed.",
         "Example: isthmus call time get_current_time timezone=Europe/Berlin",
     )
     call.add_argument(
-        "--arguments", metavar="JSON|FILE|-", help="arguments as a JSON object, which is not checked; -: from stdin"
+        "--arguments",
+        metavar="JSON|FILE|-",
+        help="all arguments as a JSON object, a file or stdin (-); not checked against the schema",
     )
     about = "Print a resource; without a URI, list resources."
     _add(add, [*parents, server, saving], "read", about, "Example: isthmus read notes note://today > today.md")
@@ -79,8 +81,8 @@ def _add(
         "words",
         nargs="*",
         metavar="[CONFIG] ID | URL",
-        help="a server or profile of a configuration, or a URL, and what is asked of it; CONFIG ends in .yaml, .yml, "
-        ".toml or .json; default: the file that isthmus serve takes",
+        help="a server or profile of a configuration, or the URL of a server, then the arguments in the usage; CONFIG "
+        "ends in .yaml, .yml, .toml or .json; default: as isthmus serve",
     )
     return parser
 

@@ -60,8 +60,8 @@ def ending(path: str, reports: Sequence[ServerReport], *, is_good: bool, with_er
     elif any(report.eras for report in reports):
         lines.append("clients of every revision can use these servers (isthmus check --eras: how)")
     if is_good:
-        return [*lines, "all is wired", f"next: isthmus serve{file}"]
-    return [*lines, "not all is wired: see above", f"next, once it is mended: isthmus check{file}"]
+        return [*lines, "all checks passed", f"next: isthmus serve{file}"]
+    return [*lines, "some checks failed: see above", f"after fixing them: isthmus check{file}"]
 
 
 def _argument(path: str) -> str:

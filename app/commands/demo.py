@@ -82,9 +82,9 @@ class _Client:
         self._last_id = 0
 
     def run(self) -> None:
-        say(f"isthmus listens on {self._base.geturl()}. Behind it is a stdio server")
-        say("with the tools count_words and write_report, which take paths on its own")
-        say("machine. The client has a file that is not there.")
+        say(f"isthmus listens on {self._base.geturl()}. It serves a stdio server")
+        say("with the tools count_words and write_report, which take local paths.")
+        say("The client has a file that the server cannot read.")
 
         self._step("1. initialize and list the tools")
         self._request("initialize", {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _INFO})
@@ -116,7 +116,7 @@ class _Client:
         say(f"\nthe report, {len(body)} bytes, sha256 {artifact['sha256'][:16]}…:\n")
         say(textwrap.indent(body.decode().strip(), "    "))
         self._exchange("DELETE", f"/mcp/{SERVER}", b"", self._headers())
-        say("\ndone: the file crossed over, and its report crossed back")
+        say("\ndone: the client uploaded a file and received a report")
         say("next, with a server of your own: isthmus wrap -- COMMAND [ARG …]")
         say("or all servers of a client: isthmus serve FILE, such as ~/.cursor/mcp.json")
 

@@ -12,36 +12,36 @@ from .value_types import InlineSize, Texts, about
 
 NAMES: Final = "Names of tools, or patterns with *, ? and [...]."
 LINKS: Final = (
-    "How results lead to an artifact: a resource_link block, a text with its URI or download link, or both. text is "
-    "for clients that turn a result with a resource_link into an error, as those of AutoGen and Semantic Kernel do."
+    "How results refer to an artifact: a resource_link block, a text with its URI and download link, or both. Use text "
+    "for clients that reject resource_link, such as AutoGen and Semantic Kernel."
 )
 
 
 class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="upload_consumer"):
-    """Tools that take uploaded files: a handle in the argument becomes what the server can read."""
+    """Tools that take uploaded files. A handle in the argument is replaced with a path or the content."""
 
     tools: Annotated[Texts, Meta(min_length=1, description=NAMES)]
     file_path_argument: Annotated[
         str | Texts,
         about(
-            "Dotted path of the argument, [*] for the items of a list on the way, or a list of such paths; the value "
-            "is one handle or a list of handles."
+            "Dotted path of the argument, or a list of paths. [*] stands for the items of a list. The value is one "
+            "handle or a list of handles."
         ),
     ]
-    uri_scheme: Annotated[str, about("What handles start with. upload:// and artifact:// are taken as well.")] = (
+    uri_scheme: Annotated[str, about("Beginning of handles. upload:// and artifact:// are always accepted.")] = (
         "upload://"
     )
     deliver: Annotated[
         Deliver | None,
         about(
-            "What the tool gets in place of a handle: path of a copy, file_uri the same as file:///, url a signed "
-            "link for a server that does not see this disk, or the content itself as data_uri, base64 or text (UTF-8 "
-            "only). null: path."
+            "Replacement of a handle. path: path of a copy. file_uri: that path as file:///. url: signed link, for a "
+            "server on another machine. data_uri, base64 or text (UTF-8 only): the content. null: path."
         ),
     ] = None
-    uri_prefix: Annotated[bool | None, about("true is deliver: file_uri, false is deliver: path.")] = None
+    uri_prefix: Annotated[bool | None, about("true: deliver: file_uri. false: deliver: path.")] = None
     accept_other: Annotated[
-        bool, about("Hand on what is no handle, such as a URL or a path of the server's, as it is; else refuse it.")
+        bool,
+        about("Pass values that are not handles, such as URLs or paths of the server, unchanged. false: reject them."),
     ] = False
 
     @property
@@ -58,24 +58,24 @@ class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The place in a tool's result that says what was written."""
+    """The search for the written files."""
 
     mode: Annotated[
         LocatorMode | tuple[LocatorMode, ...],
-        about("Where to look, one or a list: what any of them finds is taken in, each file once."),
+        about("One mode or a list of modes. Each file that a mode finds becomes one artifact."),
     ] = LocatorMode.NONE
     output_path_key: Annotated[
-        str | None, about("structured: dotted path into the structured result, [*] for the items of a list.")
+        str | None, about("structured: dotted path in the structured result. [*] stands for the items of a list.")
     ] = None
     output_path_regexes: Annotated[
         Texts,
         about(
-            "regex: regular expressions (RE2), searched for in the result's text; the path is group `path`, else group "
-            "1, else all of it. None: the built-in patterns for paths, links and file:// URIs."
+            "regex: regular expressions (RE2) for the result's text. The path is the group `path`, else group 1, else "
+            "the whole match. Empty: built-in patterns for paths, links and file:// URIs."
         ),
     ] = ()
     path_arguments: Annotated[
-        Texts, about("argument: dotted paths of the arguments that name the file. None: any argument of one text.")
+        Texts, about("argument: dotted paths of the arguments that name the file. Empty: every string argument.")
     ] = ()
 
     @property
@@ -84,21 +84,21 @@ class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="artifact_producer"):
-    """Tools whose output files are taken in and handed out as artifacts."""
+    """Tools whose output files are returned as artifacts."""
 
-    tools: Annotated[Texts, Meta(min_length=1, description=f"{NAMES} Of those that name a tool, the first holds.")]
-    output_path_argument: Annotated[str | None, about("The argument that tells the tool where to write.")] = None
+    tools: Annotated[
+        Texts, Meta(min_length=1, description=f"{NAMES} If several adapters match a tool, the first applies.")
+    ]
+    output_path_argument: Annotated[str | None, about("Argument with the output path.")] = None
     output_locator: OutputLocator = OutputLocator()
-    persist: Annotated[bool, about("Take the file in; false leaves results alone.")] = True
+    persist: Annotated[bool, about("Store the file as an artifact. false: results are not changed.")] = True
     expose_as_resource: Annotated[bool, about("List the artifact among the session's resources.")] = True
-    allow_raw_output: Annotated[bool, about("Put the file's content into the result as well.")] = False
+    allow_raw_output: Annotated[bool, about("Also add the file's content to the result.")] = False
     required: Annotated[bool, about("A result without its file is an error.")] = False
-    move: Annotated[bool, about("Remove the server's own file once it is taken in.")] = False
-    rewrite_text: Annotated[
-        bool, about("In the result, write an artifact's URI where the path of its file stands.")
-    ] = False
+    move: Annotated[bool, about("Remove the server's file after it was copied.")] = False
+    rewrite_text: Annotated[bool, about("Replace the path of an artifact's file in the result with its URI.")] = False
     inline_text_bytes: Annotated[
-        InlineSize, about("Add text files of at most so many bytes to the result as a block; 0: none, at most 1Mi.")
+        InlineSize, about("Maximum size of text files whose content is added to the result. 0: none. At most 1Mi.")
     ] = 0
     links: Annotated[Links, about(LINKS)] = Links.BOTH
 
@@ -109,19 +109,17 @@ Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
 class Files(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files of the tools that no adapter names."""
 
-    mode: Annotated[Literal["auto", "none"], about("auto: carry them; none: leave these tools alone.")] = "auto"
-    rewrite_text: Annotated[bool, about("In results, write an artifact's URI where the path of its file stands.")] = (
-        True
-    )
+    mode: Annotated[Literal["auto", "none"], about("auto: transfer files. none: do not transfer files.")] = "auto"
+    rewrite_text: Annotated[bool, about("Replace the path of an artifact's file in results with its URI.")] = True
     inline_text_bytes: Annotated[
-        InlineSize, about("Add text files of at most so many bytes to results as blocks; 0: none, at most 1Mi.")
+        InlineSize, about("Maximum size of text files whose content is added to the result. 0: none. At most 1Mi.")
     ] = 32 * KIB
     expose_as_resource: Annotated[bool, about("List the artifacts among the session's resources.")] = True
     links: Annotated[Links, about(LINKS)] = Links.BOTH
 
 
 class SharedFolder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A folder that the server sees under another path, such as a volume of its container."""
+    """A folder that has another path at the server, such as a volume of a container."""
 
-    here: Annotated[str, about("Its path on this machine.")]
-    there: Annotated[str, about("Its absolute path as the server sees it.")]
+    here: Annotated[str, about("Path of the folder on this machine.")]
+    there: Annotated[str, about("Absolute path of the folder at the server.")]

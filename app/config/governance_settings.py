@@ -11,38 +11,36 @@ from .value_types import Count, Seconds, Texts, about
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Definitions of tools, prompts and resources that differ from those in the lock, which `isthmus pin` writes."""
+    """Handling of definitions that differ from the lock file, which `isthmus pin` writes."""
 
     mode: Annotated[
         Literal["off", "warn", "block"] | None,
         about(
-            "block: a definition that has changed is left out of lists, and refused when it is used. warn: it is "
-            "logged. null: warn if there is a lock, else off."
+            "block: a changed definition is removed from lists, and its use is rejected. warn: it is logged. null: "
+            "warn if there is a lock file, else off."
         ),
     ] = None
-    file: Annotated[str, Meta(min_length=1, description="The lock. A relative path starts from this file.")] = (
-        "isthmus.lock"
-    )
+    file: Annotated[
+        str, Meta(min_length=1, description="Path of the lock file, relative to the configuration file.")
+    ] = "isthmus.lock"
     new: Annotated[
-        Literal["allow", "hide"], about("What is done about definitions that are not in the lock, with warn and block.")
+        Literal["allow", "hide"],
+        about("With warn and block: whether definitions that are not in the lock file are allowed or hidden."),
     ] = "allow"
     ignore: Annotated[
         Texts,
-        about(
-            "Members that may change, such as annotations or, of one server, ID/description, for a description with "
-            "the date in it."
-        ),
+        about("Members whose changes are ignored, such as annotations, or ID/description for one server."),
     ] = ()
 
 
 class Clean(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Invisible characters in what servers list."""
+    """Handling of invisible characters in definitions of servers."""
 
     mode: Annotated[
         Literal["off", "clean", "block"],
         about(
-            "clean: they are dropped from titles and descriptions, and long ones are cut. block: a definition that has "
-            "any is left out of lists, and refused when it is used."
+            "clean: invisible characters are removed from titles and descriptions, and long texts are cut. block: a "
+            "definition with invisible characters is removed from lists, and its use is rejected."
         ),
     ] = "off"
 
@@ -50,9 +48,7 @@ class Clean(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ToolOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Another name or other texts for a tool."""
 
-    rename: Annotated[
-        str | None, about("The name that clients see. All other settings go on speaking of the server's name.")
-    ] = None
+    rename: Annotated[str | None, about("Name that clients see. All other settings use the name at the server.")] = None
     title: Annotated[str | None, about("The title that clients see.")] = None
     description: Annotated[str | None, about("The description that clients see.")] = None
 
@@ -64,18 +60,17 @@ Descriptions = Literal["keep", "first-sentence"] | Annotated[int, Meta(gt=0, le=
 class RateLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A limit to the rate of calls."""
 
-    calls: Annotated[
-        Count, about("How many calls may be made at once; as many come back, evenly, in each per_seconds.")
-    ]
-    per_seconds: Annotated[Seconds, about("The time in which they come back.")]
+    calls: Annotated[Count, about("Number of calls in per_seconds. All may be made at once. The limit refills evenly.")]
+    per_seconds: Annotated[Seconds, about("Time in which the limit refills.")]
     tools: Annotated[
         Texts,
         Meta(
             min_length=1,
-            description="Names of tools, as the server has them, or patterns with *, ? and [...]. Calls of all of them "
-            "count together.",
+            description="Names of tools at the server, or patterns with *, ? and [...]. Calls of all these "
+            "tools count together.",
         ),
     ] = ("*",)
     by: Annotated[
-        Literal["caller", "server"], about("caller: each caller may make so many. server: all callers together.")
+        Literal["caller", "server"],
+        about("caller: a limit for each caller. server: one limit for all callers together."),
     ] = "caller"

@@ -8,44 +8,47 @@ from msgspec import Struct
 
 from .value_types import Texts, about
 
-_SCOPE = "Scopes to request in any case. Those that the server asks for come on top; without any, those that it lists."
+_SCOPE = (
+    "Scopes to request, in addition to those that the server requires. If both are empty, the scopes that the server "
+    "lists."
+)
 _RESOURCE = (
-    "The resource parameter (RFC 8707): auto is the server's identifier, none sends none, as Entra ID wants it; "
-    "or a URI."
+    "The resource parameter (RFC 8707). auto: the server's identifier. none: no parameter, as Entra ID requires. "
+    "Otherwise a URI."
 )
 _LOGIN_FOR = (
-    "caller: what is exchanged is the token that each caller has shown here. everyone: the token below, for all."
+    "Token to exchange. everyone: subject_token_file or subject_token. caller: the access token of each caller."
 )
-_SUBJECT_FILE = "Path of the token to exchange. The file is read anew for each exchange, as platforms renew it."
-_ISSUER = "The authorization server. Null: the one that the server's metadata names."
+_SUBJECT_FILE = "Path of the token to exchange. The file is read for each exchange, because platforms renew it."
+_ISSUER = "The authorization server. null: from the server's metadata."
 
 
 class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="oauth"):
-    """A login of a person: of one for all callers, made with `isthmus login ID`, or of each caller."""
+    """A login of a user: one for all callers, or one for each caller."""
 
     login_for: Annotated[
         Literal["everyone", "caller"],
         about(
-            "everyone: one login serves all callers. caller: each has its own, made at the page to which its client is "
-            "sent, or with `isthmus login --as CALLER ID`."
+            "everyone: one login for all callers, with `isthmus login ID`. caller: each caller logs in on a page of "
+            "Isthmus, or with `isthmus login --as CALLER ID`."
         ),
     ] = "everyone"
     client_id: Annotated[
         str | None,
         about(
-            "The client that is registered at the authorization server by hand, or the URL of a client id metadata "
-            "document. null: isthmus registers itself."
+            "Id of a client that was registered by hand, or the URL of a client id metadata document. null: Isthmus "
+            "registers itself."
         ),
     ] = None
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}.")] = None
+    client_secret: Annotated[str | None, about("Client secret. Write it as ${NAME}.")] = None
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"
     issuer: Annotated[str | None, about(_ISSUER)] = None
     redirect_host: Annotated[
         Literal["127.0.0.1", "localhost"] | None,
         about(
-            "The host of the redirect URI, http://HOST:PORT/callback. null: localhost for a client that is registered "
-            "by hand, else 127.0.0.1."
+            "The host of the redirect URI, http://HOST:PORT/callback. null: localhost for a client with client_id, "
+            "else 127.0.0.1."
         ),
     ] = None
 
@@ -54,12 +57,18 @@ class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
 
 
 class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="client_credentials"):
-    """A login of the proxy itself, without a person."""
+    """A login of Isthmus itself, without a user."""
 
-    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. Either this or private_key.")] = None
-    private_key: Annotated[str | None, about("Path of its private key, as PEM. Either this or client_secret.")] = None
-    algorithm: Annotated[str, about("What the key signs with: RS, PS or ES with 256, 384 or 512, or EdDSA.")] = "ES256"
+    client_id: Annotated[str, about("Id of the client at the authorization server.")]
+    client_secret: Annotated[
+        str | None, about("Client secret. Write it as ${NAME}. Set either this or private_key.")
+    ] = None
+    private_key: Annotated[
+        str | None, about("PEM file of the client's private key. Set either this or client_secret.")
+    ] = None
+    algorithm: Annotated[str, about("Signature algorithm of the key: RS, PS or ES with 256, 384 or 512, or EdDSA.")] = (
+        "ES256"
+    )
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"
     issuer: Annotated[str | None, about(_ISSUER)] = None
@@ -69,17 +78,17 @@ class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exchange"):
-    """A login with a token that the platform gives the proxy: the authorization server exchanges it (RFC 8693)."""
+    """A login with a token of the platform or the caller, which the authorization server exchanges (RFC 8693)."""
 
     login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
-    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
-    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    client_id: Annotated[str, about("Id of the client at the authorization server.")]
+    client_secret: Annotated[str, about("Client secret. Write it as ${NAME}.")]
     subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
     subject_token: Annotated[
-        str | None, about("The token to exchange, better as ${NAME}. Either this or the file.")
+        str | None, about("The token to exchange. Write it as ${NAME}. Set either this or subject_token_file.")
     ] = None
     subject_token_type: Annotated[
-        Literal["access_token", "id_token", "jwt"], about("What the token to exchange is, as in RFC 8693, 3.")
+        Literal["access_token", "id_token", "jwt"], about("Type of the token to exchange (RFC 8693, section 3).")
     ] = "access_token"
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"
@@ -92,27 +101,28 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 class IdentityProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The identity provider of an enterprise."""
 
-    issuer: Annotated[str, about("Its issuer.")]
-    client_id: Annotated[str, about("The client that is registered there.")]
-    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. null: it has none.")] = None
+    issuer: Annotated[str, about("Issuer of the identity provider.")]
+    client_id: Annotated[str, about("Id of the client at the provider.")]
+    client_secret: Annotated[str | None, about("Client secret. Write it as ${NAME}. null: no secret.")] = None
 
     def __repr__(self) -> str:
         return f"IdentityProvider(issuer={self.issuer!r}, client_id={self.client_id!r}, …)"
 
 
 class Enterprise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="enterprise"):
-    """A login that the identity provider of an enterprise allows (enterprise-managed authorization).
+    """A login through the identity provider of a company (enterprise-managed authorization).
 
-    The provider exchanges an ID token for a grant (ID-JAG), and the server's authorization server gives a token for it.
+    The provider exchanges an ID token for a grant (ID-JAG). The server's authorization server
+    exchanges the grant for a token.
     """
 
     login_for: Annotated[Literal["everyone", "caller"], about(_LOGIN_FOR)] = "everyone"
-    client_id: Annotated[str, about("The client that is registered at the server's authorization server.")]
-    client_secret: Annotated[str, about("Its secret, better as ${NAME}.")]
+    client_id: Annotated[str, about("Id of the client at the authorization server of the MCP server.")]
+    client_secret: Annotated[str, about("Client secret. Write it as ${NAME}.")]
     provider: IdentityProvider
     subject_token_file: Annotated[str | None, about(_SUBJECT_FILE)] = None
     subject_token: Annotated[
-        str | None, about("The ID token to exchange, better as ${NAME}. Either this or the file.")
+        str | None, about("The ID token to exchange. Write it as ${NAME}. Set either this or subject_token_file.")
     ] = None
     scope: Annotated[Texts, about(_SCOPE)] = ()
     resource: Annotated[str, about(_RESOURCE)] = "auto"

@@ -16,27 +16,34 @@ class ProfileServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     alias: Annotated[
         str | None,
         about(
-            "What stands before the names of its tools and prompts, and two underscores: a lower-case letter, then up "
-            'to 15 of a-z, 0-9 and -. null: it is made of the id. "": nothing, for one server at most.'
+            "Prefix of the names of its tools and prompts, before two underscores: a lower-case letter, then up to 15 "
+            'of a-z, 0-9 and -. null: made from the id. "": no prefix, for at most one server.'
         ),
     ] = None
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An endpoint that shows several servers, at /mcp/ and its id."""
+    """An endpoint with several servers, at /mcp/ID."""
 
-    id: Annotated[Id, about("Names the profile in URLs: another name than that of a server. all is at /mcp, too.")]
+    id: Annotated[
+        Id,
+        about("Name of the profile in URLs. It must differ from the ids of servers. The profile all is also at /mcp."),
+    ]
     servers: Annotated[
         tuple[str | ProfileServer, ...],
-        Meta(min_length=1, description="Its servers, by id, or with an alias: {id: filesystem, alias: fs}."),
+        Meta(min_length=1, description="Servers of the profile, by id, or with an alias: {id: filesystem, alias: fs}."),
     ]
     tools: Annotated[
         Literal["all", "search"],
         about(
-            "all: list the tools of the servers; search: list search_tools, call_tool and call_read_only_tool instead, "
-            "by which clients find and call them."
+            "all: list all tools. search: list only search_tools, call_tool and call_read_only_tool, with which "
+            "clients find and call the others."
         ),
     ] = "all"
     list_wait_seconds: Annotated[
-        Seconds, about("How long a list waits for servers of which nothing is known yet. The others are listed then.")
+        Seconds,
+        about(
+            "Maximum time that a list request waits for servers without a stored list. Then it returns the other "
+            "servers."
+        ),
     ] = 3.0

@@ -23,17 +23,18 @@ from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
 class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pages under /servers and /tasks, which show their status, start, stop and cancel them, and /metrics."""
+    """The management pages: /servers, /tasks, /files, /auth and /metrics."""
 
     enabled: Annotated[
         bool,
         about(
-            "Offer them. Without a token only programs on this machine see them, and only while Isthmus listens on "
-            "loopback and has no public_base_url of another machine."
+            "Offer the management pages. Without a token only programs on this machine can use them, and only if "
+            "Isthmus listens on loopback and has no public_base_url of another machine."
         ),
     ] = True
     token: Annotated[
-        str | None, about("The secret that must be shown as Authorization: Bearer to see them, and /mcp/ID/tools.")
+        str | None,
+        about("Token that is required for the management pages and /mcp/ID/tools, as Authorization: Bearer."),
     ] = None
 
     def __repr__(self) -> str:
@@ -44,148 +45,152 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The listener."""
 
     host: Annotated[str, Meta(min_length=1, description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[
-        Port | None, about("Port to listen on; 0 takes a free one, null none: unix_socket alone is listened on.")
-    ] = 8932
+    port: Annotated[Port | None, about("Port to listen on. 0: any free port. null: no port, only unix_socket.")] = 8932
     unix_socket: Annotated[
         str | None, about("Path of a Unix domain socket to listen on for HTTP as well. Only its owner may connect.")
     ] = None
-    tls: Annotated[
-        Tls | None, about("Speak TLS on host and port, and nothing else. null: plain HTTP. unix_socket has none.")
-    ] = None
+    tls: Annotated[Tls | None, about("TLS for host and port. null: plain HTTP. unix_socket never uses TLS.")] = None
     public_base_url: Annotated[
-        str | None, about("What upload and download links start with, where clients reach this host by another name.")
+        str | None, about("URL by which clients reach this host. Upload and download links begin with it.")
     ] = None
     link_keys: Annotated[
         Texts,
         about(
-            "Secrets of 16 bytes or more that sign links to files, better as ${NAME}: the first signs, all are "
-            "accepted. None: one that is made and kept in the storage folder."
+            "Secrets of at least 16 bytes that sign links to files. Write them as ${NAME}. The first signs, all are "
+            "accepted. Empty: a key in the storage folder."
         ),
     ] = ()
     allow_artifacts_download: Annotated[bool, about("Offer signed download links for artifacts.")] = True
-    allowed_hosts: Annotated[Texts, about("Host headers accepted beside those of the listening address.")] = ()
+    allowed_hosts: Annotated[
+        Texts, about("Further accepted Host headers. The host of the listening address is always accepted.")
+    ] = ()
     allowed_origins: Annotated[
         Texts,
-        about("Origins of web pages that may call, such as https://example.com, as CORS has it. Others are refused."),
+        about("Accepted origins of web pages, such as https://example.com. Other origins are rejected."),
     ] = ()
     any_host: Annotated[
         bool,
         about(
-            "Accept every Host header, for networks in which this host has names that nobody knows here. Web pages of "
-            "other origins are refused all the same."
+            "Accept every Host header, for networks in which the names of this host are unknown. Web pages of other "
+            "origins are still rejected."
         ),
     ] = False
     further_upload_path: Annotated[
-        str | None, about("Another path for uploads, beside /upload: a server's id follows it.")
+        str | None, about("Further path for uploads, in addition to /upload. The id of the server follows it.")
     ] = None
     http: Annotated[
         Literal["fast", "h11"],
         about(
-            "What reads and writes HTTP/1.1: a codec of our own for what is usual, h11 for the rest; or h11 for all."
+            "HTTP/1.1 parser. fast: the parser of Isthmus for common messages, and h11 for others. h11: h11 for all."
         ),
     ] = "fast"
     driver: Annotated[
         Literal["protocols", "anyio"],
         about(
-            "What moves bytes where the event loop is asyncio's or uvloop's: its protocols, or the streams of anyio, "
-            "which cost more. The environment variable ISTHMUS_DRIVER takes precedence."
+            "IO layer with asyncio or uvloop: its protocols, or anyio streams, which are slower. The environment "
+            "variable ISTHMUS_DRIVER takes precedence."
         ),
     ] = "protocols"
     management: Management = Management()
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error", "critical"], about("The least level that is logged.")
+        Literal["debug", "info", "warning", "error", "critical"], about("Lowest level that is logged.")
     ] = "info"
     keep_alive_seconds: Annotated[
         Seconds,
         about(
-            "How often an event stream on which nothing is said gets a comment, and an idle WebSocket a ping: more "
-            "often than what stands between cuts idle connections."
+            "Interval of comments on idle event streams, and of pings on idle WebSockets. It must be shorter than the "
+            "idle timeout of proxies and firewalls."
         ),
     ] = 15.0
     max_request_bytes: Annotated[
-        Size, about("One message of a client, in bytes. On HTTP, a larger one is answered 413.")
+        Size, about("Maximum size of a client message, in bytes. A larger HTTP request gets 413.")
     ] = 16 * MIB
-    drain_seconds: Annotated[Seconds, about("How long running calls may finish on shutdown.")] = 10.0
+    drain_seconds: Annotated[Seconds, about("Time for running calls to finish on shutdown.")] = 10.0
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The place of files and records."""
+    """Storage of files and records."""
 
-    root: Annotated[str, Meta(min_length=1, description="Folder of everything kept.")] = "./data"
-    max_size: Annotated[Size | None, about("Files of all sessions together, in bytes; null: 16 GiB.")] = None
+    root: Annotated[str, Meta(min_length=1, description="Folder for all stored data.")] = "./data"
+    max_size: Annotated[Size | None, about("Maximum size of all files of all sessions, in bytes. null: 16 GiB.")] = None
 
 
 class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Clients' sessions."""
+    """Sessions of clients."""
 
-    idle_ttl_seconds: Annotated[Seconds, about("A session without any use for this long is ended.")] = 1800.0
-    max_active: Annotated[Count, about("Sessions alive at once.")] = 10_000
+    idle_ttl_seconds: Annotated[Seconds, about("A session that is not used for this time ends.")] = 1800.0
+    max_active: Annotated[Count, about("Maximum number of sessions.")] = 10_000
     max_active_per_client: Annotated[
         Count | None,
         about(
-            "Sessions alive at once of one client, which is known by its IP address, so that no address can take all. "
-            "Clients behind one reverse proxy have one address. null: three quarters of max_active."
+            "Maximum number of sessions of one client IP address. Clients behind one reverse proxy have the same "
+            "address. null: three quarters of max_active."
         ),
     ] = None
-    max_processes: Annotated[Count, about("Server processes at once, over all servers and sessions.")] = 512
-    max_in_flight_per_session: Annotated[Count, about("Requests of one session that wait for their answers.")] = 256
+    max_processes: Annotated[Count, about("Maximum number of server processes, for all servers and sessions.")] = 512
+    max_in_flight_per_session: Annotated[Count, about("Maximum number of unanswered requests of one session.")] = 256
     max_total_session_size: Annotated[
         Size | None,
         about(
-            "Files of one session together, or of all sessions of an authenticated principal (file_scope), in bytes; "
-            "null: 1 GiB."
+            "Maximum size of all files of one session, or of all sessions of an authenticated principal (file_scope), "
+            "in bytes. null: 1 GiB."
         ),
     ] = None
     event_store: Annotated[
         Literal["memory", "sqlite"],
         about(
-            "Where messages are kept for clients that were cut off and come back for them. sqlite: those that there "
-            "is no room for in memory go into the records below storage.root, until their session or stream is over."
+            "Storage of events for clients that resume a stream. sqlite: events that do not fit into memory are "
+            "stored below storage.root, until their session or stream ends."
         ),
     ] = "memory"
     mirror_polling: Annotated[
         bool,
         about(
-            "Where a server closes its event stream to be polled, close the client's as well; else the client keeps "
-            "one connection until its answer comes."
+            "If a server closes its event stream to be polled, also close the stream of the client. false: the client "
+            "keeps one connection until the response."
         ),
     ] = False
     eviction_policy: Annotated[
         Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads", "none"],
         about(
-            "What makes room where a file does not fit into max_total_session_size: files counted there that no call "
-            "uses, of ended sessions first, of one kind and then of the other, the least recently used first. none: "
-            "the new file is refused."
+            "Files to remove if a file does not fit into max_total_session_size: unused files of ended sessions "
+            "first, then those of the first kind, then those of the second, the least recently used first. none: the "
+            "new file is rejected."
         ),
     ] = "lru_uploads_then_artifacts"
     file_scope: Annotated[
         Literal["principal", "session"],
         about(
-            "Where a handle, an artifact or an upload link is good. principal: in all sessions of its principal, until "
-            "it expires, also after its session. session: in its own session, with which uploads end."
+            "Sessions that can use a handle, an artifact or an upload link. principal: all sessions of the principal, "
+            "until it expires. session: only the session that created it. Uploads end with that session."
         ),
     ] = "principal"
     tombstone_ttl_seconds: Annotated[
-        Seconds, about("How long a client that names a file which is gone is told what became of it.")
+        Seconds, about("Time for which an error for a removed file says why it was removed.")
     ] = 86_400.0
     affinity: Annotated[
         Literal["shared", "request"] | None,
         about(
-            "Which requests of clients without sessions (2026-07-28) use one session of a server that has them: shared "
-            "all that come over HTTP from clients of equal capabilities, request each one its own. null: shared while "
-            "only this machine is served, else request."
+            "Server session for requests of clients without sessions (2026-07-28). shared: one session for all HTTP "
+            "clients with equal capabilities. request: a new session for each request. null: shared if only this "
+            "machine can connect, else request."
         ),
     ] = None
     request_state_keys: Annotated[
         Texts,
         about(
-            "Secrets of 16 bytes or more that sign requestState, better as ${NAME}: the first signs, all are accepted. "
-            "None: one that is made and kept in the storage folder."
+            "Secrets of at least 16 bytes that sign requestState. Write them as ${NAME}. The first signs, all are "
+            "accepted. Empty: a key in the storage folder."
         ),
     ] = ()
     upstream_session_termination_retries: Annotated[
-        int, Meta(ge=0, le=5, description="Repeats of a request that did not run since the server forgot its session.")
+        int,
+        Meta(
+            ge=0,
+            le=5,
+            description="Number of times that a request is sent again if it did not run because the server lost its "
+            "session.",
+        ),
     ] = 1
 
     def __repr__(self) -> str:
@@ -193,105 +198,108 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Uploads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files that clients hand in."""
+    """Files that clients upload."""
 
-    enabled: Annotated[bool, about("Offer the upload tools and take uploads.")] = True
-    max_file_bytes: Annotated[Size, about("One file, in bytes.")] = 50 * MIB
-    ttl_seconds: Annotated[Seconds, about("A file not used for this long is removed.")] = 3600.0
-    require_sha256: Annotated[bool, about("Refuse uploads that do not state each file's SHA-256.")] = False
-    max_files_per_request: Annotated[Count, about("Files in one upload.")] = 32
-    link_ttl_seconds: Annotated[Seconds, about("How long an upload link may be used.")] = 120.0
+    enabled: Annotated[bool, about("Offer the upload tools and accept uploads.")] = True
+    max_file_bytes: Annotated[Size, about("Maximum size of one file, in bytes.")] = 50 * MIB
+    ttl_seconds: Annotated[Seconds, about("Time after the last use until an upload is removed.")] = 3600.0
+    require_sha256: Annotated[bool, about("Reject uploads without a SHA-256 for each file.")] = False
+    max_files_per_request: Annotated[Count, about("Maximum number of files in one upload request.")] = 32
+    link_ttl_seconds: Annotated[Seconds, about("Time for which an upload link is valid.")] = 120.0
 
 
 class Artifacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files that tools make."""
+    """Files that tools write."""
 
-    enabled: Annotated[bool, about("Take in the files that artifact_producer tools make.")] = True
-    ttl_seconds: Annotated[Seconds, about("An artifact is removed after this.")] = 3600.0
-    max_per_session: Annotated[Count, about("Artifacts counted as in max_total_session_size.")] = 1000
-    max_file_bytes: Annotated[Size, about("One artifact, in bytes.")] = GIB
+    enabled: Annotated[bool, about("Return the files that artifact_producer tools write.")] = True
+    ttl_seconds: Annotated[Seconds, about("Time until an artifact is removed.")] = 3600.0
+    max_per_session: Annotated[Count, about("Maximum number of artifacts, counted like max_total_session_size.")] = 1000
+    max_file_bytes: Annotated[Size, about("Maximum size of one artifact, in bytes.")] = GIB
     expose_as_resources: Annotated[bool, about("List artifacts among the session's resources.")] = True
     max_inline_bytes: Annotated[
-        Size, about("A larger artifact is not put into a resources/read answer; its link is named instead.")
+        Size,
+        about(
+            "Maximum size of an artifact in a resources/read result. For a larger one, the error has the download link."
+        ),
     ] = 8 * MIB
 
 
 class Tasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Calls that go on while no request waits for them: how long they are kept, and how many."""
+    """Lifetimes and limits of tasks, which are calls that continue after their request was answered."""
 
-    ttl_seconds: Annotated[
-        Seconds, about("How long a task is kept, from its beginning, where its client does not say.")
-    ] = 3600.0
-    max_ttl_seconds: Annotated[Seconds, about("The longest that a client may ask for. Not below ttl_seconds.")] = (
+    ttl_seconds: Annotated[Seconds, about("Lifetime of a task from its creation, if its client sets none.")] = 3600.0
+    max_ttl_seconds: Annotated[Seconds, about("Maximum lifetime that a client can request. At least ttl_seconds.")] = (
         86_400.0
     )
-    poll_interval_ms: Annotated[Count, about("How often clients are asked to look, where the server does not say.")] = (
-        1000
-    )
+    poll_interval_ms: Annotated[Count, about("Poll interval that clients are told, if the server sets none.")] = 1000
     after_seconds: Annotated[
         Seconds,
-        about("A call of a client without sessions (2026-07-28) that knows tasks becomes one when it takes longer."),
+        about("Time after which a call of a client without sessions (2026-07-28) that supports tasks becomes a task."),
     ] = 5.0
-    max_total: Annotated[Count, about("Tasks at once, finished ones included.")] = 10_000
-    max_per_principal: Annotated[Count, about("Those of one principal; anonymous clients are one together.")] = 5_000
-    max_per_session: Annotated[Count, about("Those of one session.")] = 1_000
+    max_total: Annotated[Count, about("Maximum number of tasks, including finished ones.")] = 10_000
+    max_per_principal: Annotated[
+        Count, about("Maximum number of tasks of one principal. All anonymous clients are one principal.")
+    ] = 5_000
+    max_per_session: Annotated[Count, about("Maximum number of tasks of one session.")] = 1_000
 
 
 Transport = Literal["auto", "streamable_http", "sse", "websocket", "unix"]
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The way to a server: a command to start, a URL, or several."""
+    """The server: a command to start, a URL, or several URLs."""
 
     command: Annotated[
         Texts | None, about("Program and arguments. A program with a slash in it starts from the file's folder.")
     ] = None
     env: Annotated[dict[str, str], about("Environment variables of the program.")] = {}
     cwd: Annotated[str | None, about("Working directory of the program.")] = None
-    inherit_env: Annotated[bool, about("Hand on the whole environment, not just its harmless part.")] = False
+    inherit_env: Annotated[
+        bool, about("Pass the whole environment to the program, not only the inherited variables.")
+    ] = False
     url: Annotated[
         str | None,
         about(
-            "Where the server listens, http(s):// or ws(s)://; sse+http:// and sse+https:// name sse as well; "
-            "unix:///path is a Unix domain socket on which it speaks as on stdio."
+            "URL of the server: http(s):// or ws(s)://. sse+http:// and sse+https:// select HTTP+SSE. unix:///path is "
+            "a Unix domain socket with the protocol of stdio."
         ),
     ] = None
     urls: Annotated[
         Texts | None,
         about(
-            "Several URLs of one server, in place of url. A session is at one of them, and stays there; a new one goes "
-            "to the URL with the fewest, among those that can be connected to. What else is said here holds at each."
+            "Several URLs of one server, in place of url. A new session uses the healthy URL with the fewest "
+            "sessions, and stays at that URL. The other keys of upstream apply to each URL."
         ),
     ] = None
     transport: Annotated[
         Transport | None,
         about(
-            "What is spoken at the URL; sse is the HTTP+SSE of revision 2024-11-05. null: auto: what the URL says, and "
-            "HTTP+SSE with a server that refuses Streamable HTTP."
+            "Transport at the URL. sse: HTTP+SSE of revision 2024-11-05. auto or null: by the scheme of the URL, and "
+            "HTTP+SSE if the server rejects Streamable HTTP."
         ),
     ] = None
     era: Annotated[
         Literal["auto", "handshake", "stateless"],
         about(
-            "How the server is spoken to: handshake, with initialize and a session (until 2025-11-25), or stateless "
-            "(2026-07-28). auto: as its client speaks, where the server is found to know that, else in the other way."
+            "Protocol of the server. handshake: initialize and a session, up to revision 2025-11-25. stateless: "
+            "2026-07-28. auto: that of the client if the server supports it, else the other."
         ),
     ] = "auto"
-    headers: Annotated[dict[str, str], about("Headers of every request to the URL.")] = {}
+    headers: Annotated[dict[str, str], about("Headers to send with every request.")] = {}
     pass_headers: Annotated[
         dict[str, str] | Texts,
-        about("Headers of clients' requests that go on to the URL: names, or a mapping to other names there."),
+        about("Headers of client requests to forward: a list of names, or a mapping to other names."),
     ] = {}
     verify_tls: Annotated[bool, about("Check the server's certificate.")] = True
-    ca_file: Annotated[str | None, about("Certificates to trust in place of the system's, as PEM.")] = None
+    ca_file: Annotated[str | None, about("PEM file of certificates to trust instead of the system's.")] = None
     proxy: Annotated[
         str | None,
         about(
             "The proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none. null: HTTP_PROXY, HTTPS_PROXY, "
-            "ALL_PROXY and NO_PROXY of the environment decide."
+            "ALL_PROXY and NO_PROXY of the environment."
         ),
     ] = None
-    auth: Annotated[Login | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
+    auth: Annotated[Login | None, about("Login at the server. null: only headers and pass_headers.")] = None
 
     @property
     def all_urls(self) -> tuple[str, ...]:
@@ -334,17 +342,20 @@ _ONE_OF = {
 
 
 class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The headers of clients that reach a server with inspect: false. Names may be globs, such as x-mine-*."""
+    """Client headers that are forwarded to a server with inspect: false. Names may be globs, such as x-mine-*."""
 
     allow: Annotated[
         Texts | None,
         about(
-            "Only these, and what MCP needs; null: all. Authorization, Cookie, Proxy-Authorization, Origin, Forwarded "
-            "and X-Forwarded-* pass only if named here without a glob, and so does Set-Cookie of responses."
+            "Headers to forward, in addition to those that MCP needs. null: all. Authorization, Cookie, "
+            "Proxy-Authorization, Origin, Forwarded and X-Forwarded-*, and Set-Cookie of responses, are forwarded "
+            "only if listed here without a glob."
         ),
     ] = None
-    deny: Annotated[Texts, about("Never these.")] = ()
-    set: Annotated[dict[str, str], about("Sent with every request, in place of clients' own by these names.")] = {}
+    deny: Annotated[Texts, about("Headers that are not forwarded.")] = ()
+    set: Annotated[
+        dict[str, str], about("Headers to send with every request. They replace client headers of the same name.")
+    ] = {}
     x_forwarded: Annotated[bool, about("Add X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto.")] = False
     forwarded: Annotated[bool, about("Add Forwarded (RFC 7239).")] = False
 
@@ -353,12 +364,12 @@ class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The names that clients see of a server: whole, or as patterns with *, ? and [...]. Case counts."""
+    """Filters by full names, or by patterns with *, ? and [...]. Case matters."""
 
-    include: Annotated[Texts | None, about("Only these; null or an empty list: all.")] = None
-    exclude: Annotated[Texts | None, about("Not these, whatever include says.")] = None
+    include: Annotated[Texts | None, about("Names to show. null or an empty list: all.")] = None
+    exclude: Annotated[Texts | None, about("Names to hide. Takes precedence over include.")] = None
     exclude_regexes: Annotated[
-        Texts | None, about("Nor those whose whole name one of these regular expressions (RE2) matches.")
+        Texts | None, about("Regular expressions (RE2) of names to hide. An expression must match the whole name.")
     ] = None
 
     @property
@@ -367,16 +378,15 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ToolFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tools that clients see of a server, and how they see them. Names are whole, or patterns with *, ? and [...].
-    Case counts."""
+    """Filters and other names of tools. Names are full names, or patterns with *, ? and [...]. Case matters."""
 
     overrides: Annotated[
-        dict[str, ToolOverride], about("Other names and texts for tools, by the server's names, which are whole here.")
+        dict[str, ToolOverride], about("Other names and texts for tools, by the full name at the server.")
     ] = {}
     descriptions: Annotated[
         Descriptions,
         about(
-            "Whether descriptions of tools are kept, cut to their first sentence, or cut after a number of characters."
+            "Descriptions of tools: keep them, cut them to the first sentence, or cut them to a number of characters."
         ),
     ] = "keep"
 
@@ -385,149 +395,155 @@ Offer = Literal["auto", "always", "own", "never"]
 
 
 class ServerTasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rules by which calls of this server's tools may run as tasks."""
+    """Rules for calls of this server's tools as tasks."""
 
     offer: Annotated[
         Offer,
         about(
-            "auto: the server's own tasks, in each client's terms, and tasks of the gateway where the server has none; "
-            "a client without sessions gets one when the call takes long. always: such a client gets one at once. "
-            "own: the server's own tasks only. never: none, not even those."
+            "auto: tasks of the server, or tasks of Isthmus if the server has none. A client without sessions gets a "
+            "task when the call takes longer than tasks.after_seconds. always: such a client gets a task at once. "
+            "own: only tasks of the server. never: no tasks."
         ),
     ] = "auto"
     tools: Annotated[
         dict[str, Offer],
         about(
-            "Tools with an offer of their own, by name or by a pattern with *, ? and [...]. The first that fits holds."
+            "Other values of offer for single tools, by name or by a pattern with *, ? and [...]. The first match "
+            "applies."
         ),
     ] = {}
     strict: Annotated[
         bool,
         about(
-            "Refuse plain calls of tools that the server wants called as tasks, as it would itself. Otherwise the "
-            "gateway makes them tasks, and waits."
+            "Reject plain calls of tools that require tasks. false: Isthmus creates a task for such a call and waits "
+            "for it."
         ),
     ] = False
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One server, and what is done about its files."""
+    """A server."""
 
-    id: Annotated[Id, about("Names the server in URLs and tool names.")]
+    id: Annotated[Id, about("Name of the server in URLs and tool names.")]
     upstream: Annotated[Upstream, Meta(extra_json_schema=_ONE_OF)]
     adapters: Annotated[
-        tuple[Adapter, ...], about("Tools whose files are carried. Others are left alone, unless files is auto.")
+        tuple[Adapter, ...],
+        about("Tools whose files are transferred. Files of other tools are transferred only with files: auto."),
     ] = ()
     files: Annotated[
         Literal["auto", "none"] | Files,
         about(
-            "auto: files of all tools that no adapter names: handles anywhere in their arguments become paths, and "
-            "what they write is found in their results and in the session's folders. A mapping says how."
+            "auto: transfer files of all tools that no adapter names. Handles in arguments become paths, and written "
+            "files are found in results and in the session's folders. A mapping sets options."
         ),
     ] = "none"
     shared: Annotated[
         SharedFolder | tuple[SharedFolder, ...],
-        about("Folders that the server sees under other paths, as in a container. One, or a list."),
+        about("One folder or a list of folders that have another path at the server, as in a container."),
     ] = ()
     stage: Annotated[
         Literal["in", "out", "ws"] | None,
         about(
-            "In which of the session's folders uploads are laid for the server, and new files: out for one that reads "
-            "only where it writes, ws for one that reads only below its working directory. null: in; with files: auto "
-            "ws, or out if the command or env has {out} and not {ws}."
+            "Folder of the session for copies of uploads and for new files. out: for a server that reads only its "
+            "output folder. ws: for a server that reads only below its working directory. null: in; with files: auto "
+            "ws, or out if command or env contains {out} and not {ws}."
         ),
     ] = None
-    artifact_roots: Annotated[Texts, about("Folders, beside the session's own, that artifacts may lie in.")] = ()
+    artifact_roots: Annotated[Texts, about("Further folders from which artifacts may be returned.")] = ()
     hard_linked_roots: Annotated[
         Texts,
         about(
-            "Those of artifact_roots in which a file may have several names (hard links), as pnpm, git and cp -l make "
-            "them. From other folders such a file is not taken: the server may have linked a file from elsewhere."
+            "Folders of artifact_roots in which files may have hard links, as pnpm, git and cp -l create them. In "
+            "other folders such files are rejected, because the server could link a file from elsewhere."
         ),
     ] = ()
     roots: Annotated[
         Literal["workspace", "client"],
         about(
-            "With adapters or files: auto, which folders the server is told it may use: its session's own, or those "
-            "that the client names."
+            "Roots that the server gets, with adapters or files: auto. workspace: the folders of its session. client: "
+            "the roots of the client."
         ),
     ] = "workspace"
     share: Annotated[
         Literal["none", "concurrent", "serial"],
         about(
-            "Of a command or a socket: none gives each session its own; concurrent lets all sessions use one, and "
-            "refuses questions of the server that could be for several; serial runs one call at a time, so that each "
-            "question reaches its caller. Not with adapters or files: auto."
+            "Sharing of the process or socket. none: each session has its own. concurrent: all sessions use one, and "
+            "questions of the server that could be for several clients are rejected. serial: one call at a time, so "
+            "that each question has one client. Not with adapters or files: auto."
         ),
     ] = "none"
     share_with: Annotated[
         Literal["caller", "everyone"],
         about(
-            "With share: the sessions that use one process: those of one caller, or, for a server that can run only "
-            "once, those of all."
+            "With share: whether one process serves the sessions of one caller, or those of all callers. Use everyone "
+            "for a server that can run only once."
         ),
     ] = "caller"
     warm: Annotated[
         Annotated[int, Meta(ge=0, le=64)] | Literal["auto"],
         about(
-            "Processes of the command that are kept ready for the next sessions. auto: one, for half an hour after the "
-            "last session began, and none once it was seen that the server cannot run twice, or if it is shared."
+            "Number of spare processes for the next sessions. auto: one, until half an hour after the start of the "
+            "last session. auto starts none if the server is shared, or cannot run twice."
         ),
     ] = "auto"
     idle_stop_seconds: Annotated[
         Seconds | None,
         about(
-            "A process that has had nothing to do for this long is stopped, and started again by the next request; "
-            "null: it ends with its session, or, if it is shared, a minute after the last one."
+            "Idle time after which a process is stopped. The next request starts it again. null: it ends with its "
+            "session, or, if shared, a minute after the last session."
         ),
     ] = None
     answer_early: Annotated[
         bool,
         about(
-            "With a command: while its process starts for a session, answer initialize, server/discover and lists with "
-            "what an earlier process said to a client of equal revision and capabilities. Calls wait for the process."
+            "While a process of the command starts, answer initialize, server/discover and lists with the stored "
+            "responses for a client of the same revision and capabilities. Calls wait for the process."
         ),
     ] = True
     cache: Annotated[
         bool,
         about(
-            "Keep what its lists and resources are for as long as its ttlMs says, and answer equal requests of clients "
-            "of 2026-07-28 with it, those of other callers too where its cacheScope is public and the server is not "
-            "shown who they are."
+            "Cache lists and resources of a server of 2026-07-28 for its ttlMs, and answer equal requests of clients "
+            "of 2026-07-28 from the cache. Results with cacheScope public are shared between callers, unless the "
+            "server gets their credentials."
         ),
     ] = False
-    access: Annotated[Access, about("What callers need to use the server.")] = Access()
-    tools: Annotated[ToolFilter, about("Which of its tools clients see, and how.")] = ToolFilter()
-    prompts: Annotated[Filter, about("Which of its prompts clients see.")] = Filter()
-    resources: Annotated[Filter, about("Which of its resources clients see: URIs, and templates as they are.")] = (
+    access: Annotated[Access, about("Scopes and groups that callers need to use the server.")] = Access()
+    tools: Annotated[ToolFilter, about("Filters and other names of the server's tools.")] = ToolFilter()
+    prompts: Annotated[Filter, about("Filters of the server's prompts.")] = Filter()
+    resources: Annotated[Filter, about("Filters of the server's resources: of URIs, and of the text of templates.")] = (
         Filter()
     )
     tasks: ServerTasks = ServerTasks()
     further_path: Annotated[
-        str | None, about("Another path at which it is reached over Streamable HTTP, beside /mcp/ and its id.")
+        str | None, about("Further path of the server for Streamable HTTP, in addition to /mcp/ID.")
     ] = None
     unix_socket: Annotated[
         str | None,
         about(
-            "Path of a Unix domain socket on which clients of this server speak as on stdio, one JSON message a line. "
-            "Only its owner may connect."
+            "Path of a Unix domain socket for clients of this server, with the protocol of stdio: one JSON message on "
+            "each line. Only its owner may connect."
         ),
     ] = None
     required_headers: Annotated[Texts, about("Headers that each HTTP request for this server must have.")] = ()
-    start_timeout_seconds: Annotated[Seconds | None, about("From starting it to its first answer; null: 60.")] = None
-    call_timeout_seconds: Annotated[Seconds | None, about("How long it may be silent on a call; null: 3600.")] = None
+    start_timeout_seconds: Annotated[
+        Seconds | None, about("Maximum time from the start of the server to its first response. null: 60.")
+    ] = None
+    call_timeout_seconds: Annotated[
+        Seconds | None, about("Maximum time of a call without a message of the server. null: 3600.")
+    ] = None
     tool_time_limits: Annotated[
         dict[str, Seconds],
         about(
-            "How long a call may take in all, progress or not, by names of tools, or patterns with *, ? and [...]; the "
-            "first that matches holds."
+            "Maximum total time of a call, even with progress, by names of tools, or patterns with *, ? and [...]. "
+            "The first match applies."
         ),
     ] = {}
     rate_limits: Annotated[
-        tuple[RateLimit, ...], about("How many calls of its tools may be made in a time. All that cover a tool hold.")
+        tuple[RateLimit, ...], about("Rate limits of tool calls. Every entry that matches a tool applies.")
     ] = ()
     inspect: Annotated[
-        bool, about("With a URL and no files, false passes all requests and responses on as they are.")
+        bool, about("false: forward all requests and responses unchanged. Requires a URL and no files.")
     ] = True
     forwarding: Forwarding = Forwarding()
 
@@ -559,7 +575,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pins: Pins = Pins()
     clean: Clean = Clean()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
-    profiles: Annotated[tuple[Profile, ...], about("Endpoints that show several servers each.")] = ()
+    profiles: Annotated[tuple[Profile, ...], about("Endpoints with several servers.")] = ()
     schema_url: Annotated[
-        str | None, about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
+        str | None, about("URL or path of the JSON Schema for editors. Isthmus does not read it.")
     ] = field(default=None, name="$schema")

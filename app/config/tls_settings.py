@@ -10,19 +10,19 @@ from .value_types import about
 
 
 class Tls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """TLS of the listener. SIGHUP reads the files again; connections stay."""
+    """TLS of the listener. SIGHUP reloads the files and keeps open connections."""
 
     certificate: Annotated[
         str,
         Meta(
             min_length=1,
-            description="File with the listener's certificate, followed by those of intermediate authorities, as PEM.",
+            description="PEM file with the certificate, followed by intermediate certificates.",
         ),
     ]
-    key: Annotated[
-        str, Meta(min_length=1, description="File with the certificate's private key, as PEM. It may be the same.")
-    ]
-    key_password: Annotated[str | None, about("What opens the key, if it is encrypted, better as ${NAME}.")] = None
+    key: Annotated[str, Meta(min_length=1, description="PEM file with the private key. It may be the same file.")]
+    key_password: Annotated[
+        str | None, about("Password of the private key, if it is encrypted. Write it as ${NAME}.")
+    ] = None
 
     def __repr__(self) -> str:
         password = None if self.key_password is None else "…"

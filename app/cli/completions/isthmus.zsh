@@ -11,71 +11,71 @@
 
 _shtab_isthmus_commands() {
   local _commands=(
-    auth:'show the logins that are kept, and never a token; move them to another machine; or revoke a caller'"'"'s tokens'
+    auth:'list the stored logins, move them to another machine, or revoke the tokens of a caller'
     call:'call a tool, and print its result'
-    check:'validate a configuration, ask every upstream, say what is wired'
-    check-driver:'check a driver of the engine: play conversations that go wrong where it breaks its contract'
-    completion:'print the completion of a shell, which begins with how to install it'
-    conform:'test a server or client: make up conversations, and say which clauses of the specification it breaks'
-    connect-info:'print what goes into the file of an MCP client'
-    convert:'write the configuration of an MCP client in our form'
-    demo:'upload, use, produce and read back a file, step by step'
-    files:'show the stored files of a running isthmus, copy them here, or delete them'
-    login:'log in at a server that wants a login, with a browser'
+    check:'validate a configuration, start every server, and report problems'
+    check-driver:'test a driver of the engine with conversations that fail if it breaks the contract'
+    completion:'print the completion script of a shell, with instructions to install it'
+    conform:'test a server or client against the specification with generated conversations'
+    connect-info:'print the entry for the configuration file of an MCP client'
+    convert:'convert the configuration of an MCP client into one of Isthmus'
+    demo:'show a file transfer step by step, with a demo server'
+    files:'list, copy or delete the stored files of a running isthmus'
+    login:'log in at a server that requires OAuth, with a browser'
     logout:'remove the login at a server'
-    pin:'write the lock: what servers list now is what you approve'
+    pin:'write the current definitions of tools, prompts and resources to a lock file, as approved'
     prompt:'print the messages of a prompt; without a NAME, list prompts'
     ps:'show the status of each server of a running isthmus'
     read:'print a resource; without a URI, list resources'
-    replay:'play again what was recorded: conversations that broke a rule, or a trace'
+    replay:'replay a recording: conversations that broke a rule, or a trace'
     restart:'stop a server of a running isthmus, and start it'
     schema:'print the JSON Schema of the configuration file'
-    serve:'run the gateway of a configuration file'
+    serve:'serve the servers of a configuration file'
     start:'start a server of a running isthmus, and keep it running'
-    stop:'stop a server of a running isthmus; it stays stopped until it is started'
+    stop:'stop a server of a running isthmus until `isthmus start`'
     tasks:'show the tasks of a running isthmus, or cancel one'
-    token:'make a static token for a caller, and the lines of a configuration that let it in'
-    tools:'list the tools of servers; with a NAME, show all about one'
-    vendor:'write a copy of the engine into another program, or say what became of one'
-    wrap:'put a server on another transport, or several on one, without a configuration file'
+    token:'create a static token for a caller, and its entry for the configuration'
+    tools:'list the tools of servers; with a NAME, describe one tool'
+    vendor:'write a copy of the engine into another program, or verify a copy'
+    wrap:'serve one or several servers without a configuration file, on any transport'
   )
   _describe 'isthmus commands' _commands
 }
 
 _shtab_isthmus_auth_commands() {
   local _commands=(
-    export:'move all logins into a new file, sealed with a passphrase'
-    import:'take the logins of such a file'
+    export:'move all logins into a new file, encrypted with a passphrase'
+    import:'store the logins of a file that `export` has written'
     ls:'list the logins'
-    revoke:'revoke what a caller of a running isthmus has shown so far'
+    revoke:'revoke all current tokens of a caller of a running isthmus'
   )
   _describe 'isthmus auth commands' _commands
 }
 
 _shtab_isthmus_files_commands() {
   local _commands=(
-    delete:'delete the files that are named, or those that the options choose'
-    export:'copy the content of a file to PATH, a folder, or - for stdout; default: here, as it is named'
-    list:'show all files, those used last last'
-    show:'show all that is known of a file, but not its content'
+    delete:'delete the named files, or those that the options select'
+    export:'copy a file to PATH, a folder, or - for stdout; default: the current folder'
+    list:'list all files, the least recently used first'
+    show:'show the details of a file, without its content'
   )
   _describe 'isthmus files commands' _commands
 }
 
 _shtab_isthmus_tasks_commands() {
   local _commands=(
-    cancel:'cancel a task that is not over; its client sees so, and its server is told'
+    cancel:'cancel a running task at its server'
     list:'show all tasks, the oldest first'
-    show:'show all that is known of a task, but not its result'
+    show:'show the details of a task, without its result'
   )
   _describe 'isthmus tasks commands' _commands
 }
 
 _shtab_isthmus_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--version[show what is installed, and exit]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--version[show the version and the installed extras, and exit]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -83,8 +83,8 @@ _shtab_isthmus_defaults_added=0
 
 _shtab_isthmus_auth_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -108,7 +108,7 @@ _shtab_isthmus_auth_import_defaults_added=0
 
 _shtab_isthmus_auth_ls_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--json[print JSON instead of a table]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -116,9 +116,9 @@ _shtab_isthmus_auth_ls_defaults_added=0
 
 _shtab_isthmus_auth_revoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--json[print JSON instead of a table]"
   ":as the audit log shows it\: token\:ci, jwt\:ISSUER\|NAME:"
 )
 
@@ -127,17 +127,17 @@ _shtab_isthmus_auth_revoke_defaults_added=0
 
 _shtab_isthmus_call_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
-  "--timeout[how long to wait, starting the server included]:SECONDS:"
-  "--json[print what the server answers as JSON]"
-  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
-  "--arguments[arguments as a JSON object, which is not checked\; -\: from stdin]:JSON|FILE|-:"
-  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+  "--files[transfer files to and from the server, as isthmus wrap --files]"
+  "--timeout[maximum time, including the start of the server]:SECONDS:"
+  "--json[print the response of the server as JSON]"
+  "--save[save images, audio and files of the result in DIR\; no file is replaced]:DIR:_files -/"
+  "--arguments[all arguments as a JSON object, a file or stdin (-)\; not checked against the schema]:JSON|FILE|-:"
+  "(*)::a server or profile of a configuration, or the URL of a server, then the arguments in the usage\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: as isthmus serve:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -145,11 +145,11 @@ _shtab_isthmus_call_defaults_added=0
 
 _shtab_isthmus_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "--eras[say which protocol revisions each server speaks, and what is translated for clients of others]"
-  ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "--eras[list the protocol revisions of each server, and the features that are translated for other clients]"
+  ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -157,10 +157,10 @@ _shtab_isthmus_check_defaults_added=0
 
 _shtab_isthmus_check_driver_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  ":starts the gateway with a server of a check:"
-  "(*)::play only these:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  ":function that starts the gateway with the server of a check:"
+  "(*)::run only these checks\; default\: all:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -168,8 +168,8 @@ _shtab_isthmus_check_driver_defaults_added=0
 
 _shtab_isthmus_completion_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
   ":the shell:(bash zsh fish)"
 )
 
@@ -178,27 +178,27 @@ _shtab_isthmus_completion_defaults_added=0
 
 _shtab_isthmus_conform_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--client[test a client\: \{url\} or \{server\} (stdio) in its command stands for our end]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--client[test a client\; \{url\} or \{server\} (stdio) in its command is replaced with the test server]"
   "--safe[call only tools whose annotations say readOnlyHint true]"
-  "--examples[conversations that are made up\; default 200]:N:"
-  "--seconds[begin no new conversation after so many seconds]:N:"
-  "--seed[what all choices follow from\; default 0]:N:"
-  "--transport[what is spoken at the URL\; default auto\: what the URL says, and HTTP\+SSE (sse) with a server that refuses Streamable HTTP\; to a client Streamable HTTP]:transport:(auto streamable_http sse websocket)"
-  "--timeout[seconds for an answer\; default 20, of a client 10]:N:"
-  "*--only[look for this rule only]:RULE:"
-  "*--ignore[do not look for this rule]:RULE:"
-  "--strict[fail for what should be kept, too]"
+  "--examples[number of generated conversations\; default 200]:N:"
+  "--seconds[start no new conversation after N seconds]:N:"
+  "--seed[seed of the random generator\; default 0]:N:"
+  "--transport[transport at the URL\; default auto\: by the scheme of the URL, and HTTP\+SSE (sse) if the server rejects Streamable HTTP\; for a client Streamable HTTP]:transport:(auto streamable_http sse websocket)"
+  "--timeout[seconds to wait for a response\; default 20, for a client 10]:N:"
+  "*--only[check only this rule]:RULE:"
+  "*--ignore[do not check this rule]:RULE:"
+  "--strict[also fail for broken SHOULD rules]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
-  "--inherit-env[hand this whole environment on to the command]"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
+  "--inherit-env[pass the whole environment to the command]"
   "--cwd[working directory of the command]:DIR:_files -/"
-  "--revision[speak this one only\; default\: all that the server speaks]:R:"
-  "--json[write what was found as JSON, too]:FILE:_files"
-  "--junit[write a test case for each rule, as JUnit has it, too]:FILE:_files"
+  "--revision[test only revision R\; default\: all revisions of the server]:R:"
+  "--json[also write the findings as JSON]:FILE:_files"
+  "--junit[also write a JUnit report with a test case for each rule]:FILE:_files"
   "--record[write the conversations that broke a rule, as JSON Lines]:FILE:_files"
-  "--replay[play the conversations of such a file again, and no other]:FILE:_files"
+  "--replay[run only the recorded conversations of FILE]:FILE:_files"
   ":where the server listens\: http(s)\:\/\/\…, sse\+http(s)\:\/\/\… or ws(s)\:\/\/\…:"
 )
 
@@ -207,10 +207,10 @@ _shtab_isthmus_conform_defaults_added=0
 
 _shtab_isthmus_connect_info_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
   ":such as claude-desktop, claude-code, vscode, cursor, codex:"
   ":the server or profile\; default\: all servers:"
 )
@@ -220,12 +220,12 @@ _shtab_isthmus_connect_info_defaults_added=0
 
 _shtab_isthmus_convert_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
   "--output[write to FILE, as JSON if it ends in .json, else as YAML\; default\: stdout]:FILE:_files"
-  "--force[replace a file that is there]"
-  ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
+  "--force[replace an existing file]"
+  ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -233,8 +233,8 @@ _shtab_isthmus_convert_defaults_added=0
 
 _shtab_isthmus_demo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -242,17 +242,17 @@ _shtab_isthmus_demo_defaults_added=0
 
 _shtab_isthmus_files_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--root[ask the storage folder of one that does not run instead]:DIR:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
   "--kind[only files of this kind]:kind:(upload artifact)"
-  "--older-than[such as 90s, 2h or 7d]:TIME:"
-  "--larger-than[such as 512k or 10MB]:SIZE:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--older-than[only files not used for TIME, such as 90s, 2h or 7d]:TIME:"
+  "--larger-than[only files larger than SIZE, such as 512k or 10MB]:SIZE:"
+  "--json[print JSON instead of a table]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -260,18 +260,18 @@ _shtab_isthmus_files_defaults_added=0
 
 _shtab_isthmus_files_delete_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--root[ask the storage folder of one that does not run instead]:DIR:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
   "--kind[only files of this kind]:kind:(upload artifact)"
-  "--older-than[such as 90s, 2h or 7d]:TIME:"
-  "--larger-than[such as 512k or 10MB]:SIZE:"
-  "--json[print what it tells as JSON, instead of a table]"
-  "--yes[delete what options choose, instead of showing it]"
+  "--older-than[only files not used for TIME, such as 90s, 2h or 7d]:TIME:"
+  "--larger-than[only files larger than SIZE, such as 512k or 10MB]:SIZE:"
+  "--json[print JSON instead of a table]"
+  "--yes[delete the selected files\; default\: only list them]"
   "(*)::the file\'s id, at least its first 8 characters, or its URI:"
 )
 
@@ -280,20 +280,20 @@ _shtab_isthmus_files_delete_defaults_added=0
 
 _shtab_isthmus_files_export_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--root[ask the storage folder of one that does not run instead]:DIR:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
   "--kind[only files of this kind]:kind:(upload artifact)"
-  "--older-than[such as 90s, 2h or 7d]:TIME:"
-  "--larger-than[such as 512k or 10MB]:SIZE:"
-  "--json[print what it tells as JSON, instead of a table]"
-  "--force[replace a file that is there]"
+  "--older-than[only files not used for TIME, such as 90s, 2h or 7d]:TIME:"
+  "--larger-than[only files larger than SIZE, such as 512k or 10MB]:SIZE:"
+  "--json[print JSON instead of a table]"
+  "--force[replace an existing file]"
   ":the file\'s id, at least its first 8 characters, or its URI:"
-  ":where to\; a file there stays as it is:_files"
+  ":target\; --force replaces an existing file:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -301,17 +301,17 @@ _shtab_isthmus_files_export_defaults_added=0
 
 _shtab_isthmus_files_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--root[ask the storage folder of one that does not run instead]:DIR:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
   "--kind[only files of this kind]:kind:(upload artifact)"
-  "--older-than[such as 90s, 2h or 7d]:TIME:"
-  "--larger-than[such as 512k or 10MB]:SIZE:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--older-than[only files not used for TIME, such as 90s, 2h or 7d]:TIME:"
+  "--larger-than[only files larger than SIZE, such as 512k or 10MB]:SIZE:"
+  "--json[print JSON instead of a table]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -319,17 +319,17 @@ _shtab_isthmus_files_list_defaults_added=0
 
 _shtab_isthmus_files_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--root[ask the storage folder of one that does not run instead]:DIR:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
   "--kind[only files of this kind]:kind:(upload artifact)"
-  "--older-than[such as 90s, 2h or 7d]:TIME:"
-  "--larger-than[such as 512k or 10MB]:SIZE:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--older-than[only files not used for TIME, such as 90s, 2h or 7d]:TIME:"
+  "--larger-than[only files larger than SIZE, such as 512k or 10MB]:SIZE:"
+  "--json[print JSON instead of a table]"
   ":the file\'s id, at least its first 8 characters, or its URI:"
 )
 
@@ -338,14 +338,14 @@ _shtab_isthmus_files_show_defaults_added=0
 
 _shtab_isthmus_login_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--scope[a scope to request as well]:SCOPE:"
-  "--device[show a code to type on another device\; open no browser]"
-  "--paste[for a browser on another machine\: paste the address where it ends here]"
-  "--no-browser[print the page to open, and open none]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--scope[further scope to request]:SCOPE:"
+  "--device[show a code to enter on another device, instead of opening a browser]"
+  "--paste[log in with a browser on another machine, and paste its final URL here]"
+  "--no-browser[print the URL to open, instead of opening a browser]"
   "--port[port of the redirect URI\; default 33418, or a free one]:N:"
-  "--as[the caller of a gateway whose login it is, such as token\:alice]:CALLER:"
+  "--as[caller of the gateway that the login is for, such as token\:alice]:CALLER:"
   "(*):a server of a configuration, or its URL:_files"
 )
 
@@ -354,9 +354,9 @@ _shtab_isthmus_login_defaults_added=0
 
 _shtab_isthmus_logout_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--as[the caller of a gateway whose login it is, such as token\:alice]:CALLER:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--as[caller of the gateway that the login is for, such as token\:alice]:CALLER:"
   "(*):a server of a configuration, or its URL:_files"
 )
 
@@ -365,12 +365,12 @@ _shtab_isthmus_logout_defaults_added=0
 
 _shtab_isthmus_pin_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "--diff[show what differs, and write nothing]"
-  "*--approve[accept what differs\: of a server, or of one of its tools, prompts or resources\; default\: all]:ID[/NAME]:"
-  ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "--diff[show the differences, and write nothing]"
+  "*--approve[approve the changes of a server, or of one of its tools, prompts or resources\; default\: all]:ID[/NAME]:"
+  ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -378,16 +378,16 @@ _shtab_isthmus_pin_defaults_added=0
 
 _shtab_isthmus_prompt_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
-  "--timeout[how long to wait, starting the server included]:SECONDS:"
-  "--json[print what the server answers as JSON]"
-  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
-  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+  "--files[transfer files to and from the server, as isthmus wrap --files]"
+  "--timeout[maximum time, including the start of the server]:SECONDS:"
+  "--json[print the response of the server as JSON]"
+  "--save[save images, audio and files of the result in DIR\; no file is replaced]:DIR:_files -/"
+  "(*)::a server or profile of a configuration, or the URL of a server, then the arguments in the usage\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: as isthmus serve:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -395,11 +395,11 @@ _shtab_isthmus_prompt_defaults_added=0
 
 _shtab_isthmus_ps_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--json[print JSON instead of a table]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -407,16 +407,16 @@ _shtab_isthmus_ps_defaults_added=0
 
 _shtab_isthmus_read_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
-  "--timeout[how long to wait, starting the server included]:SECONDS:"
-  "--json[print what the server answers as JSON]"
-  "--save[folder for images, audio and files of the result\; none is overwritten]:DIR:_files -/"
-  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+  "--files[transfer files to and from the server, as isthmus wrap --files]"
+  "--timeout[maximum time, including the start of the server]:SECONDS:"
+  "--json[print the response of the server as JSON]"
+  "--save[save images, audio and files of the result in DIR\; no file is replaced]:DIR:_files -/"
+  "(*)::a server or profile of a configuration, or the URL of a server, then the arguments in the usage\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: as isthmus serve:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -424,19 +424,19 @@ _shtab_isthmus_read_defaults_added=0
 
 _shtab_isthmus_replay_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--transport[what is spoken at the URL\; default auto\: what the URL says, and HTTP\+SSE (sse) with a server that refuses Streamable HTTP\; to a client Streamable HTTP]:transport:(auto streamable_http sse websocket)"
-  "--timeout[seconds for an answer\; default 20, of a client 10]:N:"
-  "*--only[look for this rule only]:RULE:"
-  "*--ignore[do not look for this rule]:RULE:"
-  "--strict[fail for what should be kept, too]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--transport[transport at the URL\; default auto\: by the scheme of the URL, and HTTP\+SSE (sse) if the server rejects Streamable HTTP\; for a client Streamable HTTP]:transport:(auto streamable_http sse websocket)"
+  "--timeout[seconds to wait for a response\; default 20, for a client 10]:N:"
+  "*--only[check only this rule]:RULE:"
+  "*--ignore[do not check this rule]:RULE:"
+  "--strict[also fail for broken SHOULD rules]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
-  "--inherit-env[hand this whole environment on to the command]"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
+  "--inherit-env[pass the whole environment to the command]"
   "--cwd[working directory of the command]:DIR:_files -/"
-  ":what \`conform --record\` or \`--trace\` has written:_files"
-  ":where the server of a record listens\: http(s)\:\/\/\…:"
+  ":file of \`conform --record\` or of \`--trace\`:_files"
+  ":URL of the server of a recording\: http(s)\:\/\/\…:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -444,10 +444,10 @@ _shtab_isthmus_replay_defaults_added=0
 
 _shtab_isthmus_restart_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -456,8 +456,8 @@ _shtab_isthmus_restart_defaults_added=0
 
 _shtab_isthmus_schema_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -465,18 +465,18 @@ _shtab_isthmus_schema_defaults_added=0
 
 _shtab_isthmus_serve_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--trace[record the run as JSON Lines\; it holds all that crossed the wire, secrets too]:FILE:_files"
-  "--quiet-start[ask servers nothing, and start none, before a client needs them\; default\: the summary asks who they are]"
-  "--allow-anonymous[let callers in who are not recognised, from other machines too]"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "--all[show one endpoint for all servers, its URL first\; the others are there too]"
-  "--listen[where to listen, in place of what core says in the file]:[HOST:]PORT|unix:PATH:"
-  "--port[port to listen on\; 0 takes a free one\; default core.port]:N:"
-  "--host[address to listen on, such as 0.0.0.0, which other machines reach]:HOST:"
-  "--stdio[serve one client on stdin and stdout instead, with this profile or server\; default\: all servers. Nothing listens, and what is stored is gone when it ends]:NAME:"
-  ":YAML, TOML or JSON, in our form or in that of an MCP client\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--trace[write all messages and events to FILE as JSON Lines, including secrets]:FILE:_files"
+  "--quiet-start[start or contact a server when the first client needs it\; default\: at the start, to list its tools]"
+  "--allow-anonymous[accept unauthenticated callers, also from other machines]"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "--all[print the URL of the endpoint with all servers first\; every server keeps its own endpoint]"
+  "--listen[address to listen on\; overrides core in the file]:[HOST:]PORT|unix:PATH:"
+  "--port[port to listen on\; 0\: any free port\; default core.port]:N:"
+  "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
+  "--stdio[serve this profile or server to one client on stdin and stdout, and open no port\; default\: all servers. Stored files are removed at the end]:NAME:"
+  ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -484,10 +484,10 @@ _shtab_isthmus_serve_defaults_added=0
 
 _shtab_isthmus_start_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -496,10 +496,10 @@ _shtab_isthmus_start_defaults_added=0
 
 _shtab_isthmus_stop_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -508,13 +508,13 @@ _shtab_isthmus_stop_defaults_added=0
 
 _shtab_isthmus_tasks_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
   "--server[only tasks of this server]:ID:"
   "--status[only tasks with this status]:status:(working input_required completed failed cancelled)"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--json[print JSON instead of a table]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -522,11 +522,11 @@ _shtab_isthmus_tasks_defaults_added=0
 
 _shtab_isthmus_tasks_cancel_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--json[print JSON instead of a table]"
   ":the task\'s id, or at least its first 8 characters:"
 )
 
@@ -535,11 +535,11 @@ _shtab_isthmus_tasks_cancel_defaults_added=0
 
 _shtab_isthmus_tasks_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--json[print JSON instead of a table]"
   "--server[only tasks of this server]:ID:"
   "--status[only tasks with this status]:status:(working input_required completed failed cancelled)"
 )
@@ -549,11 +549,11 @@ _shtab_isthmus_tasks_list_defaults_added=0
 
 _shtab_isthmus_tasks_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--url[where isthmus listens, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[its core.management.token\; default\: what ISTHMUS_TOKEN is set to]:TOKEN:"
-  "--json[print what it tells as JSON, instead of a table]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--json[print JSON instead of a table]"
   ":the task\'s id, or at least its first 8 characters:"
 )
 
@@ -562,12 +562,12 @@ _shtab_isthmus_tasks_show_defaults_added=0
 
 _shtab_isthmus_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--group[a group that the caller is in]:GROUP:"
-  "*--scope[something that the token allows]:SCOPE:"
-  "--expires[the day on which it ends, such as 2027-01-31\; default\: never]:DAY:"
-  ":make one:(new)"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--group[group of the caller]:GROUP:"
+  "*--scope[scope of the token]:SCOPE:"
+  "--expires[expiry date in UTC, such as 2027-01-31\; default\: never]:DAY:"
+  ":create a token:(new)"
   ":the caller\'s name, in logs and as the owner of its files:"
 )
 
@@ -576,15 +576,15 @@ _shtab_isthmus_token_defaults_added=0
 
 _shtab_isthmus_tools_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "*--input[value of an input that the file of a client asks for\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--input[value of an input in the file of a client\; default\: the environment variable of that name, or what is entered on the terminal]:ID=VALUE:"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME=VALUE:"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "--files[carry files to and from the URL or the command, as isthmus wrap --files]"
-  "--timeout[how long to wait, starting the server included]:SECONDS:"
-  "--json[print what the server answers as JSON]"
-  "(*)::a server or profile of a configuration, or a URL, and what is asked of it\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: the file that isthmus serve takes:_files"
+  "--files[transfer files to and from the server, as isthmus wrap --files]"
+  "--timeout[maximum time, including the start of the server]:SECONDS:"
+  "--json[print the response of the server as JSON]"
+  "(*)::a server or profile of a configuration, or the URL of a server, then the arguments in the usage\; CONFIG ends in .yaml, .yml, .toml or .json\; default\: as isthmus serve:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -592,11 +592,11 @@ _shtab_isthmus_tools_defaults_added=0
 
 _shtab_isthmus_vendor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--without[folders to leave out\: files, input_required, oracle, tasks, testing\; default\: those that the replaced copy lacks]:PART,…:"
-  "--verify[write nothing\: say which files were edited, and what changed from that copy to this isthmus]"
-  ":the folder of the copy, whose name is that of the package:_files -/"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--without[folders to leave out\: files, input_required, oracle, tasks, testing\; default\: those that the existing copy leaves out]:PART,…:"
+  "--verify[list edited files and the changes since that copy, and write nothing]"
+  ":folder of the copy\; its name is the package name:_files -/"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -604,41 +604,41 @@ _shtab_isthmus_vendor_defaults_added=0
 
 _shtab_isthmus_wrap_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--log-level[least level that is logged to stderr]:log_level:(debug info warning error critical)"
-  "--log-format[how log lines look\; default text]:log_format:(text json)"
-  "--trace[record the run as JSON Lines\; it holds all that crossed the wire, secrets too]:FILE:_files"
-  "--quiet-start[ask servers nothing, and start none, before a client needs them\; default\: the summary asks who they are]"
-  "--allow-anonymous[let callers in who are not recognised, from other machines too]"
-  "*--server[a URL, or a command in one word, as a shell reads it\; its tools are NAME__tool where there are several\; default name\: from the URL or the command]:[NAME=]TARGET:"
-  "--listen[default 127.0.0.1\:8932\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients there, each as on stdio]:[HOST:]PORT|stdio|unix:PATH:"
-  "--port[port to listen on\; 0 takes a free one\; default 8932]:N:"
-  "--host[address to listen on, such as 0.0.0.0, which other machines reach]:HOST:"
-  "--tls-certificate[listen with TLS\: its certificate, followed by those of intermediate authorities, as PEM\; needs --tls-key]:FILE:_files"
-  "--tls-key[the private key of --tls-certificate, as PEM]:FILE:_files"
-  "*--env[environment variable of the command\; without VALUE, with the one that it has here\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
-  "--open[open a browser if the server wants a login\; else none is]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--trace[write all messages and events to FILE as JSON Lines, including secrets]:FILE:_files"
+  "--quiet-start[start or contact a server when the first client needs it\; default\: at the start, to list its tools]"
+  "--allow-anonymous[accept unauthenticated callers, also from other machines]"
+  "*--server[a URL or a quoted command\; with several servers, tools are named NAME__tool\; default NAME\: made from the URL or the command]:[NAME=]TARGET:"
+  "--listen[default 127.0.0.1\:8932\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients on a Unix domain socket, each with the protocol of stdio]:[HOST:]PORT|stdio|unix:PATH:"
+  "--port[port to listen on\; 0\: any free port\; default 8932]:N:"
+  "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
+  "--tls-certificate[listen with TLS\: PEM file of the certificate, followed by intermediate certificates\; requires --tls-key]:FILE:_files"
+  "--tls-key[PEM file of the private key of --tls-certificate]:FILE:_files"
+  "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
+  "--open[open a browser if the server requires a login]"
   "*--header[header sent to the URL\; \$\{NAME\} is replaced as in a configuration]:NAME: VALUE:"
-  "--ca-file[certificates to trust at the URL in place of the system\'s, as PEM\; SSL_CERT_FILE in the environment can name one too]:FILE:_files"
-  "--insecure[do not check the certificate at the URL\: anybody on the way can then read and change what is said]"
-  "--proxy[proxy to the URL, as http(s)\:\/\/USER\:PASSWORD\@HOST\:PORT, or none\; \$\{NAME\} is replaced\; default\: what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say]:URL:"
-  "*--pass-header[header of clients\' requests that goes on to the URL, such as Authorization]:NAME:"
-  "--max-request-bytes[largest message of a client, such as 64Mi\; over HTTP a larger one is answered 413\; default 16Mi]:SIZE:"
-  "--no-inspect[pass on all requests to the URL as they are\; ws\:\/\/ and wss\:\/\/ too]"
-  "*--include-tool[tool that clients see, or a pattern such as \'get_\*\'\; no other is seen then]:NAME:"
-  "*--exclude-tool[tool that clients do not see, or a pattern]:NAME:"
-  "--era[how the server is spoken to\: with initialize and sessions, or as 2026-07-28 has it\; default auto, as each client speaks if the server can]:era:(auto handshake stateless)"
-  "--share[whether all sessions use one process of the command, for one that can run only once\: concurrent, or one call at a time\; default none]:share:(none concurrent serial)"
-  "--warm[processes of the command that are kept ready for the next sessions\; default auto\: one, once it was used]:N|auto:"
-  "--tasks[which calls may run as tasks\: own, those of a server that has tasks\; auto, those of any other too\; always, at once for clients of 2026-07-28 that know them\; default own]:tasks:(auto always own never)"
-  "--files[carry files for all tools\: handles in arguments become paths, what they write becomes artifact\:\/\/ resources. The command runs in a folder of its session\; \{ws\}, \{in\}, \{out\} and \{tmp\} in it are such folders. With --listen stdio there is no address to upload to\: what tools write can be read, and handed back to them]"
-  "*--artifact-root[with --files\: folder, beside the session\'s own, whose files are taken in when a tool names them]:DIR:_files -/"
-  "--links[with --files\: how results lead to the files\: by resource_link blocks, texts, or both\; default both. text is for clients that fail at a resource_link, as those of AutoGen and Semantic Kernel do]:links:(both resource_link text)"
-  "--storage[keep files and records there\; default\: until it ends]:DIR:_files -/"
+  "--ca-file[PEM file of certificates to trust instead of the system\'s\; default\: SSL_CERT_FILE, else the system\'s]:FILE:_files"
+  "--insecure[do not verify the certificate of the URL\; others on the network can then read and change messages]"
+  "--proxy[proxy to the URL, as http(s)\:\/\/USER\:PASSWORD\@HOST\:PORT, or none\; \$\{NAME\} is replaced\; default\: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment]:URL:"
+  "*--pass-header[header of client requests to forward to the URL, such as Authorization]:NAME:"
+  "--max-request-bytes[maximum size of a client message, such as 64Mi\; larger HTTP requests get 413\; default 16Mi]:SIZE:"
+  "--no-inspect[forward all requests to the URL unchanged, including ws\:\/\/ and wss\:\/\/]"
+  "*--include-tool[show only this tool, or the tools of a pattern such as \'get_\*\']:NAME:"
+  "*--exclude-tool[hide this tool, or the tools of a pattern]:NAME:"
+  "--era[protocol of the server\: handshake, up to revision 2025-11-25\; stateless, revision 2026-07-28\; auto, that of each client if the server supports it\; default auto]:era:(auto handshake stateless)"
+  "--share[sharing of the process of the command\: none, a process for each session\; concurrent, one process for all sessions\; serial, one process and one call at a time\; default none]:share:(none concurrent serial)"
+  "--warm[number of spare processes for the next sessions\; auto\: one, after the first session\; default auto]:N|auto:"
+  "--tasks[calls that may run as tasks\: own, only of servers with tasks\; auto, of every server\; always, at once for clients of 2026-07-28 that support tasks\; never\; default own]:tasks:(auto always own never)"
+  "--files[transfer files for all tools\: handles in arguments become paths, and files that tools write become artifact\:\/\/ resources. The command runs in a folder of its session. \{ws\}, \{in\}, \{out\} and \{tmp\} in the command are replaced with folders of the session]"
+  "*--artifact-root[with --files\: further folder from which tools may return files]:DIR:_files -/"
+  "--links[with --files\: how results refer to files\: resource_link blocks, texts, or both\; default both. Use text for clients that reject resource_link, such as AutoGen and Semantic Kernel]:links:(both resource_link text)"
+  "--storage[folder to keep files and records in\; default\: a temporary folder]:DIR:_files -/"
   "--cwd[working directory of the command]:DIR:_files -/"
-  "--inherit-env[hand this whole environment on to the command]"
-  "*--allow-host[Host header accepted beside --listen\'s own]:HOST:"
-  "*--allow-origin[origin of web pages that may call]:ORIGIN:"
-  ":where the server listens\: http(s)\:\/\/\…, sse\+http(s)\:\/\/\…, ws(s)\:\/\/\…, or unix\:\/\/\/\…:"
+  "--inherit-env[pass the whole environment to the command]"
+  "*--allow-host[further Host header to accept]:HOST:"
+  "*--allow-origin[origin of web pages to accept, such as https\:\/\/example.com]:ORIGIN:"
+  ":URL of the server\: http(s)\:\/\/\…, sse\+http(s)\:\/\/\…, ws(s)\:\/\/\…, or unix\:\/\/\/\…:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -467,7 +467,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         *table,
         "",
         "clients of every revision can use these servers (isthmus check --eras: how)",
-        "all is wired",
+        "all checks passed",
         "next: isthmus serve",
     ]
     out = run("check", "--eras", str(path), cwd=tmp_path)[1]
@@ -481,7 +481,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         ),
         "",
         "what becomes of each thing that is not carried as it is: docs/eras.md",
-        "all is wired",
+        "all checks passed",
         f"next: isthmus serve {path}",
     ]
 
@@ -952,7 +952,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     assert f"{lacks} argument txt, which echo does not have; did you mean text?\n" in out
     assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
     assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
-    assert "\nnot all is wired: see above\nnext, once it is mended: isthmus check " in out
+    assert "\nsome checks failed: see above\nafter fixing them: isthmus check " in out
 
 
 # --- wrap and serve -------------------------------------------------------------------------------------------------
@@ -1315,7 +1315,7 @@ def test_the_demo_shows_every_step() -> None:
     steps = re.findall(r"^(\d)\. ", out, re.MULTILINE)
     assert steps == ["1", "2", "3", "4", "5", "6", "7"]
     assert "isthmus.txt has 9 words" in out
-    assert "\ndone: the file crossed over, and its report crossed back\nnext, " in out
+    assert "\ndone: the client uploaded a file and received a report\nnext, " in out
     assert max(map(len, out.splitlines())) <= 80
 
 

@@ -278,7 +278,7 @@ def test_wrap_says_what_is_wrong(tmp_path: Path, arguments: tuple[str, ...], cod
 def test_check_and_serve_say_what_is_wrong_with_a_file(tmp_path: Path, authority: Authority) -> None:
     config = configured(tmp_path, authority)
     code, stdout, _ = run("check", str(config), cwd=tmp_path)
-    assert (code, "all is wired" in stdout) == (0, True)
+    assert (code, "all checks passed" in stdout) == (0, True)
     authority.server("server", lasts_s=-60)
     code, stdout, _ = run("check", str(config), cwd=tmp_path)
     assert (code, f"WARNING core.tls.certificate {tmp_path}/server.pem has expired on " in unwrapped(stdout)) == (
