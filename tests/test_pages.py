@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from isthmus.app.config.dialects.recognition import recognize
 
 ROOT = Path(__file__).parent.parent
@@ -243,9 +244,10 @@ def test_the_file_of_each_client_is_one_that_isthmus_takes_for_the_same_client()
     page = ROOT / "docs/clients.md"
     known = 0
     for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
-        for match in re.finditer(r"^```(?:json|toml) (\S+)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
+        for match in re.finditer(r"^```(?:json|toml|yaml) (\S+)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
             name, text = match.groups()
-            document = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+            read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[name.rpartition(".")[2]]
+            document = read(text)
             found = recognize(document, f"/home/me/{name}", {})
             assert found is not None, name
             assert found.client.title == section.partition("\n")[0], name

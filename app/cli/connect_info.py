@@ -37,6 +37,8 @@ def connect_info(options: argparse.Namespace) -> None:
     output.complain(f"{target.title}: put this into {file_of(target)}")
     if asks:
         output.complain(f"and your token in the place of {PLACEHOLDER}")
+    if target.note:
+        output.complain(f"note: {target.note}")
     output.complain("")
     output.say(snippet(target, to))
     if line := command_line(target, to):

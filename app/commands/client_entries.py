@@ -44,7 +44,9 @@ class Target(NamedTuple):
         place: the keys that its servers stand below.
         entry: makes the entry of a server.
         ending: json, toml or yaml.
+        head: what the file must have beside the servers, or the client refuses it.
         command: makes a command line that does the same; None: there is none.
+        note: what the client wants besides before it connects.
     """
 
     title: str
@@ -52,7 +54,9 @@ class Target(NamedTuple):
     place: str
     entry: Callable[[Endpoint], Json]
     ending: str = "json"
+    head: Json | None = None
     command: Callable[[Endpoint], list[str]] | None = None
+    note: str = ""
 
 
 def _http(**more: str) -> Callable[[Endpoint], Json]:
@@ -61,8 +65,7 @@ def _http(**more: str) -> Callable[[Endpoint], Json]:
 
 def _stdio(to: Endpoint) -> Json:
     """Returns the entry for a client that starts commands only."""
-    header = ["--header", f"Authorization: Bearer {PLACEHOLDER}"] if to.asks else []
-    return {"command": own_path(), "args": ["wrap", "--listen", "stdio", *header, to.url]}
+    return {"command": own_path(), "args": ["wrap", "--listen", "stdio", *_header(to), to.url]}
 
 
 def _mcp_remote(to: Endpoint) -> Json:
@@ -79,15 +82,24 @@ def _codex(to: Endpoint) -> Json:
     return {"url": to.url, **({"http_headers": to.headers["headers"]} if to.asks else {})}
 
 
-def _claude(to: Endpoint) -> list[str]:
-    header = ["--header", f"Authorization: Bearer {PLACEHOLDER}"] if to.asks else []
-    return ["claude", "mcp", "add", "--transport", "http", to.name, to.url, *header]
+def _added(*words: str) -> Callable[[Endpoint], list[str]]:
+    """Returns what makes the command line of a client that adds a server: `words`, name, URL and header."""
+    return lambda to: [*words, "--transport", "http", to.name, to.url, *_header(to)]
+
+
+def _codex_added(to: Endpoint) -> list[str]:
+    """Returns the command line of Codex, which takes a token from a variable only."""
+    token = ["--bearer-token-env-var", "ISTHMUS_TOKEN"] if to.asks else []
+    return ["codex", "mcp", "add", to.name, "--url", to.url, *token]
+
+
+def _header(to: Endpoint) -> list[str]:
+    return ["--header", f"Authorization: Bearer {PLACEHOLDER}"] if to.asks else []
 
 
 def _inspector(to: Endpoint) -> list[str]:
-    header = ["--header", f"Authorization: Bearer {PLACEHOLDER}"] if to.asks else []
     package = "@modelcontextprotocol/inspector"
-    return ["npx", "-y", package, "--cli", to.url, "--transport", "http", *header, "--method", "tools/list"]
+    return ["npx", "-y", package, "--cli", to.url, "--transport", "http", *_header(to), "--method", "tools/list"]
 
 
 TARGETS: Final[dict[str, Target]] = {
@@ -102,7 +114,12 @@ TARGETS: Final[dict[str, Target]] = {
         _stdio,
     ),
     "claude-code": Target(
-        "Claude Code", (".mcp.json in the project",), "mcpServers", _http(type="http"), command=_claude
+        "Claude Code",
+        (".mcp.json in the project",),
+        "mcpServers",
+        _http(type="http"),
+        command=_added("claude", "mcp", "add"),
+        note="Claude Code asks at its next start whether to use the servers of that file",
     ),
     "vscode": Target("VS Code", (".vscode/mcp.json in the workspace",), "servers", _http(type="http")),
     "cursor": Target("Cursor", ("~/.cursor/mcp.json",), "mcpServers", _http()),
@@ -120,9 +137,21 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "roo": Target("Roo Code", (".roo/mcp.json in the project",), "mcpServers", _http(type="streamable-http")),
     "gemini": Target(
-        "Gemini CLI", ("~/.gemini/settings.json",), "mcpServers", lambda to: {"httpUrl": to.url, **to.headers}
+        "Gemini CLI",
+        ("~/.gemini/settings.json",),
+        "mcpServers",
+        lambda to: {"httpUrl": to.url, **to.headers},
+        command=_added("gemini", "mcp", "add", "--scope", "user"),
+        note="Gemini CLI connects in folders that you trust only",
     ),
-    "codex": Target("Codex", ("~/.codex/config.toml",), "mcp_servers", _codex, "toml"),
+    "codex": Target("Codex", ("~/.codex/config.toml",), "mcp_servers", _codex, "toml", command=_codex_added),
+    "copilot": Target(
+        "GitHub Copilot CLI",
+        ("~/.copilot/mcp-config.json",),
+        "mcpServers",
+        _http(type="http"),
+        command=_added("copilot", "mcp", "add"),
+    ),
     "opencode": Target("opencode", ("~/.config/opencode/opencode.json",), "mcp", _http(type="remote")),
     "zed": Target(
         "Zed",
@@ -130,16 +159,30 @@ TARGETS: Final[dict[str, Target]] = {
         "context_servers",
         _http(),
     ),
-    "continue": Target("Continue", ("~/.continue/config.yaml",), "mcpServers[]", _in_options, "yaml"),
+    "continue": Target(
+        "Continue",
+        ("~/.continue/config.yaml",),
+        "mcpServers[]",
+        _in_options,
+        "yaml",
+        head={"name": "Local", "version": "0.0.1", "schema": "v1"},
+    ),
     "librechat": Target(
-        "LibreChat", ("librechat.yaml of its server",), "mcpServers", _http(type="streamable-http"), "yaml"
+        "LibreChat",
+        ("librechat.yaml of its server",),
+        "mcpServers",
+        _http(type="streamable-http"),
+        "yaml",
+        note="LibreChat refuses the address of a private network, and its own machine, until HOST:PORT stands in "
+        "mcpSettings.allowedAddresses",
     ),
     "inspector": Target(
         "MCP Inspector",
-        ("a file for its option --config",),
+        ("a file for its options --config FILE --server NAME",),
         "mcpServers",
         _http(type="streamable-http"),
         command=_inspector,
+        note="Node.js from 22.19 is required: on older ones, npx starts version 0.15, which sends no headers",
     ),
     "mcp-remote": Target("mcp-remote", ("the file of a client that starts commands",), "mcpServers", _mcp_remote),
     "json": Target("any client", ("the file of the client",), "mcpServers", _http()),
@@ -160,9 +203,9 @@ def snippet(target: Target, to: Endpoint) -> str:
         lines = [f"[{target.place}.{_toml_key(to.name)}]"]
         return "\n".join([*lines, *(f"{key} = {_toml(value)}" for key, value in entry.items())])
     if target.place.endswith("[]"):
-        document: Json = {target.place.removesuffix("[]"): [{"name": to.name, **entry}]}
+        document: Json = {**(target.head or {}), target.place.removesuffix("[]"): [{"name": to.name, **entry}]}
     else:
-        document = {target.place: {to.name: entry}}
+        document = {**(target.head or {}), target.place: {to.name: entry}}
     if target.ending == "yaml":
         import yaml  # late: few clients need it
 

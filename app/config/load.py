@@ -18,7 +18,7 @@ from . import remote_mcp_adapter
 from .addresses import settle
 from .checks import check
 from .dialects.keys import KEYS
-from .dialects.recognition import Recognized, recognize
+from .dialects.recognition import Recognized, has_servers_of_projects, recognize
 from .dialects.surroundings import Input, Surroundings
 from .documents import MalformedDocument, Reader, parse
 from .line_numbers import line_numbers, line_of
@@ -156,6 +156,11 @@ class Source:
                 return _settle(_endpoints(self._document, environ), base_dir)
             if self._is_adapter:
                 return _settle(_adapter(self._document, environ), base_dir)
+            if self._has_no_servers() and has_servers_of_projects(self._document):
+                raise ConfigError(
+                    "projects: got servers of single projects only, expected mcpServers; "
+                    "claude mcp add --scope user adds a server for all projects"
+                )
             if self._recognized is not None:
                 return _settle(self._of_client(self._surroundings), base_dir)
             if self._surroundings.inputs:
@@ -186,6 +191,9 @@ class Source:
         if isinstance(servers, list) and any(isinstance(one, dict) and "mount_path" in one for one in servers):
             return None  # of remote-mcp-adapter
         return recognize(self._document, self._surroundings.path, _OWN_KEYS)
+
+    def _has_no_servers(self) -> bool:
+        return self._recognized is None or not any(place.servers for place in self._recognized.places)
 
     def _convert(self, surroundings: Surroundings) -> Converted:
         from .dialects.conversion import convert  # late: most files have our own form

@@ -64,7 +64,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{CLAUDE_",
         timeout="ms",
         variables="`${CLAUDE_PROJECT_DIR}`, `${CLAUDE_PLUGIN_ROOT}`",
-        note="A variable that is not set is an error; Claude Code itself hands on the text `${NAME}`.",
+        note="A variable that is not set is an error; Claude Code itself hands on the text `${NAME}`. Servers of a "
+        "single project in `.claude.json` are not read; `claude mcp add --scope user` adds one for all.",
     ),
     Client(
         "a plugin",
@@ -142,7 +143,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         has_bare_variables=True,
         url_is_sse=True,
         variables="`$NAME`",
-        note="`httpUrl` is Streamable HTTP, `url` HTTP+SSE. `mcp.allowed` and `mcp.excluded` say which servers run.",
+        note="`httpUrl` is Streamable HTTP, `url` without a `type` HTTP+SSE. `mcp.allowed` and "
+        "`mcp.excluded` say which servers run.",
     ),
     Client(
         "Codex",

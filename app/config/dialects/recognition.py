@@ -14,7 +14,6 @@ from .keys import Meaning, key_of, plain
 _WEIGHTS: Final = {"top": 4, "file": 3, "server": 2, "text": 2}
 _WAYS: Final = (Meaning.COMMAND, Meaning.URL, Meaning.STREAMABLE_URL)
 _TYPES: Final = ("type", "enabled", "disabled")
-GOOSE: Final = "extensions"
 
 
 class Place(NamedTuple):
@@ -55,6 +54,14 @@ def recognize(document: object, path: str, own_keys: Mapping[str, object]) -> Re
     fitting = [client for client in CLIENTS if kinds.intersection(client.places)]
     best = max(fitting, key=lambda client: _score(client, document, places, path))
     return Recognized(best, places, _workspace(path))
+
+
+def has_servers_of_projects(document: object) -> bool:
+    """Returns whether servers of single projects stand in a document, where Claude Code keeps them."""
+    projects = document.get("projects") if isinstance(document, dict) else None
+    return isinstance(projects, dict) and any(
+        isinstance(project, dict) and bool(project.get("mcpServers")) for project in projects.values()
+    )
 
 
 def _places(document: Mapping[object, object]) -> Iterator[Place]:

@@ -33,6 +33,7 @@ def test_all_servers_or_one_are_connected_to(tmp_path: Path) -> None:
         assert err.endswith("has nothing at /mcp/fils, expected one of notes, files; did you mean files?")
         code, out, err = run("connect-info", "claude-code", "--url", base_url)
         assert f"or: claude mcp add --transport http isthmus {base_url}/mcp" in err
+        assert "note: Claude Code asks at its next start" in err
 
 
 def test_the_only_server_has_its_own_name_and_no_token_is_printed(tmp_path: Path) -> None:

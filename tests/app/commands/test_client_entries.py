@@ -6,6 +6,7 @@ import json
 import shlex
 
 import pytest
+import yaml
 from isthmus.app.commands.client_entries import PLACEHOLDER, TARGETS, Endpoint, command_line, file_of, snippet
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.surroundings import Surroundings
@@ -46,6 +47,24 @@ def test_a_name_is_quoted_where_it_must_be() -> None:
     assert words[-4:] == [to.name, URL, "--header", f"Authorization: Bearer {PLACEHOLDER}"]
     assert '[mcp_servers."my server\'s"]' in snippet(TARGETS["codex"], to)
     assert json.loads(snippet(TARGETS["vscode"], to))["servers"][to.name]["type"] == "http"
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["open", "token"])
+@pytest.mark.parametrize("client", ["claude-code", "gemini", "copilot", "codex"])
+def test_a_command_adds_the_same_server_as_the_snippet(client: str, asks: bool) -> None:
+    words = shlex.split(command_line(TARGETS[client], Endpoint("notes", URL, asks)))
+    assert words.index("notes") < words.index(URL)
+    if client == "codex":  # which takes no header
+        assert words[4:] == ["--url", URL] + (["--bearer-token-env-var", "ISTHMUS_TOKEN"] if asks else [])
+    else:
+        assert words[words.index("--transport") + 1] == "http"
+        assert words[-2:] == (["--header", f"Authorization: Bearer {PLACEHOLDER}"] if asks else ["notes", URL])
+
+
+def test_a_file_of_continue_has_the_keys_without_which_it_is_refused() -> None:
+    document = yaml.safe_load(snippet(TARGETS["continue"], Endpoint("notes", URL)))
+    assert list(document) == ["name", "version", "schema", "mcpServers"]
+    assert all(isinstance(document[key], str) for key in ("name", "version", "schema"))
 
 
 def test_each_system_has_its_own_path() -> None:

@@ -409,6 +409,15 @@ def test_what_is_the_clients_own_is_one_warning(caplog: pytest.LogCaptureFixture
     ]
 
 
+@pytest.mark.parametrize("more", [{}, {"mcpServers": {}}], ids=["none", "empty"])
+def test_servers_of_single_projects_are_not_read_and_it_is_said_how_to_add_one_for_all(more: Json) -> None:
+    projects = {"/home/ann/site": {"mcpServers": {"notes": {"command": "notes"}}}, "/home/ann/old": {"mcpServers": {}}}
+    document = {"userID": "17", "projects": projects, **more}
+    assert refusal(document, "/home/ann/.claude.json").startswith("projects: got servers of single projects only")
+    user = {"mine": {"type": "http", "url": "https://mine.test/mcp"}}
+    assert list(servers({**document, "mcpServers": user}, "/home/ann/.claude.json")) == ["mine"]
+
+
 def test_names_become_legal_ids() -> None:
     names = ["My Files (home)", "My-Files-home", "日本", "_x", "ok.1", "@org/x", "Größe", "Gro\u0308sse", "Café"]
     opened = source({"mcpServers": dict.fromkeys(names, CLOCK)})
