@@ -86,7 +86,7 @@ def test_an_artifact_of_another_process_is_read_and_taken_as_an_argument() -> No
 def test_a_handle_is_seen_however_its_slashes_are_written() -> None:
     one, two = pair()
     handle = one.upload("a.txt", b"hello").replace("/", "\\/")
-    two.client.request("7", "tools/call", '{"name":"eat","arguments":{"file":"%s"}}' % handle)
+    two.client.request("7", "tools/call", f'{{"name":"eat","arguments":{{"file":"{handle}"}}}}')
     two.disk.settle()
     assert two.world.take_sent("tools/call").frame["params"]["arguments"]["file"].endswith("a.txt")
 
