@@ -79,7 +79,7 @@ RUN = {"command": ["clock", "-v"]}
 URL = "http://h/mcp"
 
 
-def of(server: Json, **top: Any) -> Json:
+def of(server: object, **top: Any) -> Json:
     return {"mcpServers": {"a": server}, **top}
 
 
@@ -289,6 +289,31 @@ READ: list[tuple[str, str, object, Json]] = [
         {"a": {"url": URL, "headers": {"Authorization": "Bearer tok"}, "call": 60, "exclude": ["t"]}},
     ),
     (
+        "Amp",
+        "/w/settings.json",
+        {"amp.mcpServers": {"a": CLOCK | {"includeTools": ["x*"]}}},
+        {"a": RUN | {"include": ["x*"]}},
+    ),
+    (
+        "Goose",
+        "/w/config.yaml",
+        {
+            "extensions": {
+                "dev": {"type": "builtin", "enabled": True},
+                "a": {
+                    "type": "stdio",
+                    "cmd": "clock",
+                    "args": ["-v"],
+                    "envs": {},
+                    "env_keys": ["KEY"],
+                    "timeout": 300,
+                    "available_tools": [],
+                },
+            }
+        },
+        {"a": RUN | {"env": {"KEY": "4711"}, "call": 300}},
+    ),
+    (
         "MetaMCP",
         "/w/x.json",
         of({"type": "STREAMABLE_HTTP", "url": URL, "bearerToken": "${KEY}"}),
@@ -308,6 +333,115 @@ READ: list[tuple[str, str, object, Json]] = [
             users=[{"username": "u"}],
         ),
         {"a": RUN | {"call": 60, "total": {"*": 90}, "exclude": ["t"], "prompts": ["p"]}},
+    ),
+    # A program that replaces variables in its arguments itself, with those of its own environment.
+    (
+        "Claude Desktop",
+        "/w/claude_desktop_config.json",
+        of({"command": "mcp-remote", "args": [URL, "--header", "A:${H}"], "env": {"H": "Bearer ${KEY}"}}),
+        {"a": {"command": ["mcp-remote", URL, "--header", "A:Bearer 4711"], "env": {"H": "Bearer 4711"}}},
+    ),
+    (
+        "Cursor",
+        "/w/.cursor/mcp.json",
+        of({"command": "npx -y clock http://h"}),
+        {"a": {"command": ["npx", "-y", "clock", "http://h"]}},
+    ),
+    # A limit that is for another client: no server is given five hours, or a tenth of a second.
+    ("Cline", "/w/x.json", of(CLOCK | {"autoApprove": [], "timeout": 60_000}), {"a": RUN | {"call": 60}}),
+    ("Cline", "/w/cline_mcp_settings.json", of(CLOCK | {"timeout": 1_800_000}), {"a": RUN | {"call": 1800}}),
+    (
+        "TBXark's mcp-proxy",
+        "/w/x.json",
+        of({"url": URL, "timeout": 10}, mcpProxy={})
+        | {"mcpServers": {"a": {"url": URL, "timeout": 10}, "b": {"url": URL, "timeout": 30_000_000_000}}},
+        {"a": {"url": URL, "call": 10}, "b": {"url": URL, "call": 30}},
+    ),
+    ("MCPHub", "/w/mcp_settings.json", of(CLOCK | {"options": {"timeout": 60_000}}), {"a": RUN | {"call": 60}}),
+    (
+        "MCPHub",
+        "/w/x.json",
+        of({"url": URL, "passthroughHeaders": ["X-A"]}, users=[]),
+        {"a": {"url": URL, "pass": ["X-A"]}},
+    ),
+    (
+        "GitHub Copilot CLI",
+        "/w/mcp-config.json",
+        of({"type": "http", "url": URL, "headers": {"A": "Bearer $KEY"}}),
+        {"a": {"url": URL, "headers": {"A": "Bearer 4711"}}},
+    ),
+    (
+        "Gemini CLI",
+        "/w/.gemini/settings.json",
+        {
+            "allowMCPServers": ["a", "b"],
+            "excludeMCPServers": ["b"],
+            "mcpServers": {"a": {"tcp": "ws://h"}, "b": CLOCK, "c": CLOCK},
+        },
+        {"a": {"url": "ws://h", "transport": "websocket"}},
+    ),
+    (
+        "opencode",
+        "/w/opencode.json",
+        {
+            "mcp": {"a": {"type": "local", "command": ["clock", "-v"]}, "b": {"type": "remote", "url": URL}},
+            "permission": {"a_del*": "deny", "edit": "ask", "b_*": "deny", "b_get": "allow"},
+            "experimental": {"mcp_timeout": 9000},
+        },
+        {"a": RUN | {"exclude": ["del*"], "call": 9}, "b": {"url": URL, "include": ["get"], "call": 9}},
+    ),
+    (
+        "opencode",
+        "/w/opencode.json",
+        {
+            "mcp": {
+                "timeout": {"startup": 1000, "request": 2000},
+                "servers": {
+                    "a": {"type": "local", "command": ["clock", "-v"]},
+                    "b": {"type": "remote", "url": URL, "timeout": {"request": 3000}},
+                },
+            }
+        },
+        {"a": RUN | {"start": 1, "call": 2}, "b": {"url": URL, "start": 1, "call": 3}},
+    ),
+    (
+        "OpenClaw",
+        "/w/x.json",
+        {
+            "mcp": {
+                "servers": {
+                    "a": {"url": URL, "transport": "http", "timeout": 20, "connectTimeout": 5, "sslVerify": False}
+                }
+            },
+            "agents": {},
+        },
+        {"a": {"url": URL, "verify": False, "call": 20, "start": 5}},
+    ),
+    (
+        "Zed",
+        "/w/settings.json",
+        {
+            "context_server_timeout": 90,
+            "context_servers": {"a": CLOCK | {"timeout": 5000}, "b": {"url": URL, "remote": False}},
+        },
+        {"a": RUN | {"call": 5000}, "b": {"url": URL, "call": 90}},
+    ),
+    (
+        "LibreChat",
+        "/w/librechat.yaml",
+        of(
+            {
+                "url": URL,
+                "apiKey": {"source": "admin", "authorization_type": "custom", "custom_header": "X-K", "key": "${KEY}"},
+            }
+        ),
+        {"a": {"url": URL, "headers": {"X-K": "4711"}}},
+    ),
+    (
+        "Continue",
+        "/w/.continue/mcpServers/x.json",
+        {"mcpServers": [{"name": "a", **CLOCK}, {"uses": "docker/mcp-time", "with": {"K": "v"}}]},
+        {"a": RUN},
     ),
     (
         "a Docker catalog",
@@ -370,10 +504,29 @@ REFUSED: list[tuple[Json, str]] = [
     ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected keys with values"),
     (
         {"registry": {"a": {"image": "x"}}},
-        "registry: none is left, expected at least one server that Isthmus can start",
+        "registry: none is left: registry.a is left out: it is an image; isthmus wrap -- docker run -i --rm IMAGE "
+        "serves one, expected at least one server that Isthmus can start",
     ),
     (of({"url": URL, "client_header_forwarding": {"enabled": True, "whitelist": ["X-*"]}}), "whitelist[0]: got 'X-*'"),
     (of(CLOCK, mcpProxy={"addr": "here"}), "mcpProxy.addr: got another text, expected HOST:PORT"),
+    (
+        of(CLOCK | {"env": {"T": "$KEY"}}),
+        "mcpServers.a.env.T: got $KEY, expected ${KEY}, with braces, for the variable",
+    ),
+    (of({"url": URL, "headers": {"X": "Bearer {env:UNSET}"}}), "the environment variable UNSET is not set"),
+    (of({"url": URL, "headers": {"X": "{{TOKEN}}"}}), "mcpServers.a.headers.X: got {{TOKEN}}, expected a text"),
+    (
+        of({"url": URL, "bearer_token_env_var": "UNSET"}),
+        "mcpServers.a.bearer_token_env_var: the environment variable UNSET is not set; set it before you start Isthmus",
+    ),
+    (of({"url": URL, "auth": True}), "mcpServers.a.auth: got true, expected a token in"),
+    (
+        of({"url": URL, "apiKey": {"source": "user"}}),
+        "mcpServers.a.apiKey.source: got no key of the admin, expected admin",
+    ),
+    (of({"url": URL, "clientCert": "/c"}), "mcpServers.a.clientCert: got a key that Isthmus cannot honour"),
+    (of("./.mcp.json"), "mcpServers.a: got text, expected keys with values"),
+    ({"mcpServers": "./.mcp.json"}, "expected keys with values; if it is the path of a file, give Isthmus that file"),
     (of(CLOCK, core={"prot": 1}), "core.prot: unknown key; did you mean port?"),
 ]
 
