@@ -41,7 +41,7 @@ _SOCKETS: Final = ("ws://", "wss://")
 _WORD: Final = "stdio, http, streamable-http, sse, websocket, local or remote"
 _BESIDE: Final = "stdio beside a command, http, sse or websocket beside a url"
 _API_KEYS: Final[dict[object, str]] = {"bearer": "Bearer ", "basic": "Basic ", "custom": ""}
-"""What stands before a key in its header."""
+"""The text before a key in its header, by type."""
 _FALSE: Final = ("false", "0", "no")
 
 
