@@ -162,6 +162,7 @@ def pages() -> dict[Path, str]:
 _UNITS_OF_TIMEOUT: Final = {
     "s": "seconds",
     "ms": "milliseconds",
+    "ns": "seconds; nanoseconds from 1000000",
     "start": "milliseconds, of the start",
     "": "by its size",
 }

@@ -18,9 +18,9 @@ class Client(NamedTuple):
         top_keys: keys beside those of the servers that only this client writes.
         server_keys: keys of a server that only this client writes.
         texts: a regular expression for texts in a server that only this client writes.
-        timeout: unit of the key `timeout`; "": not known, so its size decides.
+        timeout: unit of the key `timeout`: s, ms or ns; "start" is ms, of the start; "": not known, its size decides.
         has_bare_variables: `$NAME` is a variable, beside `${NAME}`.
-        has_braces: `{env:NAME}` and `{file:PATH}` stand for a variable and for the text of a file.
+        has_braces: `{file:PATH}` stands for the text of a file, whatever the path.
         has_templates: `{{NAME}}` stands for something that only the client knows, and is refused.
         changes_tools: what it says of a tool changes what models see of it.
         url_is_sse: a `url` without a type is that of an HTTP+SSE server.
@@ -97,7 +97,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{(env:|workspaceFolder|userHome)",
         timeout="ms",
         variables="`${env:NAME}`, `${workspaceFolder}`, `${userHome}`, `${pathSeparator}`",
-        note="It is warned that `auth` is not used: Isthmus does not sign in.",
+        note="It is warned that `auth` is not used.",
     ),
     Client(
         "Windsurf",
@@ -130,9 +130,12 @@ CLIENTS: Final[tuple[Client, ...]] = (
     ),
     Client(
         "GitHub Copilot CLI",
-        files=("mcp-config.json",),
+        files=("mcp-config.json", ".github/mcp.json"),
+        server_keys=("filterMapping", "isDefaultServer", "deferTools", "oauthClientId"),
         texts=r"^local$",
         timeout="ms",
+        has_bare_variables=True,
+        variables="`$NAME`",
     ),
     Client(
         "Gemini CLI",
@@ -143,8 +146,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         has_bare_variables=True,
         url_is_sse=True,
         variables="`$NAME`",
-        note="`httpUrl` is Streamable HTTP, `url` without a `type` HTTP+SSE. `mcp.allowed` and "
-        "`mcp.excluded` say which servers run.",
+        note="`httpUrl` is Streamable HTTP, `url` without a `type` HTTP+SSE. `mcp.allowed` and `mcp.excluded` say "
+        "which servers run, and so do `allowMCPServers` and `excludeMCPServers`.",
     ),
     Client(
         "Codex",
@@ -165,32 +168,35 @@ CLIENTS: Final[tuple[Client, ...]] = (
         timeout="start",
         has_braces=True,
         variables="`{env:NAME}`, `{file:PATH}`",
-        note="A `timeout` is that of the start; a mapping has `startup` and `request`. `tools` switches tools off.",
+        note="A `timeout` is that of the start; a mapping has `startup` and `request`. `mcp.timeout` and "
+        "`experimental.mcp_timeout` hold for servers without one. `tools` and `permission` switch tools off.",
     ),
     Client(
         "OpenClaw",
         places=("mcp.servers",),
         files=(".openclaw/openclaw.json",),
         top_keys=("agents", "channels", "gateway"),
-        server_keys=("toolFilter", "connectionTimeoutMs", "requestTimeoutMs", "transport"),
-        timeout="ms",
+        server_keys=("toolFilter", "connectionTimeoutMs", "requestTimeoutMs", "connectTimeout", "transport"),
+        timeout="s",
     ),
     Client(
         "Zed",
         places=("context_servers",),
         files=(".zed/settings.json", "zed/settings.json"),
-        note="A server of an extension is left out, and a warning names it.",
+        timeout="s",
+        note="A server of an extension is left out, and a warning names it. `context_server_timeout` holds for servers "
+        "without a `timeout`.",
     ),
     Client(
         "Continue",
         places=("mcpServers", "mcpServers[]"),
-        files=(".continue/config.yaml", ".continue/mcpServers/*.yaml"),
+        files=(".continue/config.yaml", ".continue/mcpServers/*"),
         top_keys=("models", "rules", "schema", "context"),
         server_keys=("connectionTimeout", "requestOptions"),
         texts=r"\$\{\{",
         timeout="ms",
         variables="`${{ secrets.NAME }}`",
-        note="A list, each with its `name`.",
+        note="A list, each with its `name`. A block of its hub (`uses`) is left out, and a warning names it.",
     ),
     Client(
         "LibreChat",
@@ -205,8 +211,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         "TBXark's mcp-proxy",
         top_keys=("mcpProxy",),
-        server_keys=("options", "transportType"),
-        timeout="s",
+        timeout="ns",
         note="The port of `mcpProxy.addr` is `core.port`, and `/NAME/mcp` stays a path. `authTokens`: it listens on "
         f"loopback, and {_NOBODY_ASKED}.",
     ),
@@ -217,11 +222,20 @@ CLIENTS: Final[tuple[Client, ...]] = (
         changes_tools=True,
         note="`auth` is a token. Tools that are changed, tags and `auth: oauth` are refused.",
     ),
+    Client("Amp", top_keys=("amp.mcpServers",)),
+    Client(
+        "Goose",
+        places=("extensions",),
+        files=("goose/config.yaml",),
+        timeout="s",
+        note="Parts of Goose itself (`builtin` and the like) are left out, and a warning names them.",
+    ),
     Client("MetaMCP", server_keys=("bearerToken",), texts=r"^(STDIO|SSE|STREAMABLE_HTTP)$", timeout="ms"),
     Client(
         "MCPHub",
         top_keys=("users", "systemConfig", "groups", "bearerKeys"),
-        server_keys=("owner",),
+        files=("mcp_settings.json",),
+        server_keys=("owner", "options"),
         timeout="ms",
         has_bare_variables=True,
         variables="`$NAME`",

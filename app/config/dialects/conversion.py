@@ -24,7 +24,17 @@ from .variables import Variables
 ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _ID_MAX_CHARS: Final = 64
 _IN_ASCII: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
-_APP_TYPES: Final = ("builtin", "platform", "frontend", "inprocess", "internal", "extension", "inlinepython", "poci")
+_APP_TYPES: Final = (
+    "builtin",
+    "platform",
+    "frontend",
+    "inprocess",
+    "internal",
+    "extension",
+    "inlinepython",
+    "poci",
+    "sdk",
+)
 """Types of servers that are a part of their client, as `keys.plain` has them."""
 _COMMENT: Final = ("_", "$", "//", "#")
 _NO_WARNING: Final = ("$schema", "inputs", "version")
@@ -89,6 +99,7 @@ class _Conversion:
         self._own_keys = own_keys
         self._findings = Findings()
         self._origins: dict[str, str] = {}
+        self._left_out: list[str] = []
         inputs = read_inputs(document, surroundings.inputs, self._findings)
         variables = Variables(self._client, recognized.workspace, inputs, surroundings)
         self._upstreams = UpstreamReader(self._client, recognized.workspace, variables, surroundings, self._findings)
@@ -113,7 +124,9 @@ class _Conversion:
         if entries and not running and not servers:
             findings.refuse(self._places[0].key, "at least one server that is to run", "every server is disabled")
         elif not servers and any(place.servers for place in self._places) and not findings.problems:
-            findings.refuse(self._places[0].key, "at least one server that Isthmus can start", "none is left")
+            right = "at least one server that Isthmus can start"
+            why = f"none is left: {self._left_out[0]}" if self._left_out else "none is left"
+            findings.refuse(self._places[0].key, right, why)
         made["servers"] = servers
         return Converted(made, self._origins, findings.problems, findings.all_warnings(), findings.notes)
 
@@ -125,13 +138,16 @@ class _Conversion:
                     if self._is_foreign(place, name):
                         self._findings.ignored.append(key)
                     else:
-                        self._findings.refuse_type(key, "keys with values", value)
+                        is_file = isinstance(value, str) and key == place.key
+                        fix = "if it is the path of a file, give Isthmus that file" if is_file else ""
+                        self._findings.refuse_type(key, "keys with values", value, fix)
                     continue
                 is_listed = place.kind.endswith("[]")
                 entry = Entry(name, key, value, self._client, is_listed=is_listed)
                 reason = self._why_left_out(entry, value)
                 if reason and not entry.is_off:
-                    self._findings.warnings.append(f"{key} is left out: {reason}")
+                    self._left_out.append(f"{key} is left out: {reason}")
+                    self._findings.warnings.append(self._left_out[-1])
                 else:
                     yield entry
 
@@ -147,6 +163,8 @@ class _Conversion:
             return f"it is a part of {self._client.title}"
         if not entry.has_way and not {"source", "settings"}.isdisjoint(value) and "context_servers" in entry.key:
             return f"it belongs to an extension of {self._client.title}"
+        if not entry.has_way and "uses" in value:
+            return f"it is a block of the hub of {self._client.title}; write its command or url here"
         return ""
 
     def _add(self, servers: list[object], entry: Entry, id: str, particulars: Particulars) -> None:
@@ -165,7 +183,14 @@ class _Conversion:
         if hidden:
             tools = server.setdefault("tools", {})
             assert isinstance(tools, dict)
-            tools["exclude"] = [*tools.get("exclude", []), *hidden]
+            shown = particulars.shown.get(entry.name)
+            if hidden == ["*"] and shown and "include" not in tools:
+                tools["include"] = shown
+            else:
+                tools["exclude"] = [*tools.get("exclude", []), *hidden]
+        for ours, (seconds, key) in particulars.times.items():
+            if ours not in server:
+                server[ours], origins[ours] = seconds, key
         path = further_path(entry.name) if particulars.has_paths else None
         if path is not None:
             server["further_path"] = path
@@ -178,7 +203,7 @@ class _Conversion:
     def _own_part(self, particulars: Particulars) -> dict[str, object]:
         """Returns what the document has of our own form. Other keys are the client's, and are noted as ignored."""
         made: dict[str, object] = {}
-        tops = {place.key.partition(".")[0] for place in self._places}
+        tops = {place.key if place.key in self._document else place.key.partition(".")[0] for place in self._places}
         is_flat = "" in tops
         for name, value in self._document.items():
             if name in tops or name in particulars.keys:

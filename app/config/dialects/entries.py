@@ -12,6 +12,7 @@ from .keys import Meaning, key_of, nearest_key, plain
 _TIMES: Final = {"startup": Meaning.START_MS, "request": Meaning.CALL_MS}
 _TRUE_FALSE: Final = {"true": True, "false": False}
 _VAGUE_TYPES: Final = ("remote", "server")
+_AVAILABLE: Final = "availabletools"
 _NO_SIGN_IN: Final = ("dynamic_discovery",)
 
 
@@ -92,7 +93,7 @@ class Entry:
                 findings.ignored.append(at)
             return
         meaning = row.meaning
-        if meaning is Meaning.CLIENT:
+        if meaning is Meaning.CLIENT or (plain(name) == _AVAILABLE and item == []):
             findings.ignored.append(at)
         elif meaning is Meaning.NESTED or (meaning is Meaning.TYPE and isinstance(item, dict)):
             if isinstance(item, dict):

@@ -41,6 +41,7 @@ class Meaning(enum.Enum):
     CALL_S = "call timeout, s"
     CALL_MS = "call timeout, ms"
     TOTAL_MS = "total call timeout, ms"
+    START = "start timeout"
     START_S = "start timeout, s"
     START_MS = "start timeout, ms"
     NESTED = "nested"
@@ -66,7 +67,12 @@ class Key(NamedTuple):
 
 _CALL: Final = "`call_timeout_seconds`"
 _START: Final = "`start_timeout_seconds`"
-_SWITCH_OFF: Final = '"disabled": true leaves the server out'
+SWITCH_OFF: Final = '"disabled": true leaves the server out'
+LOG_IN: Final = (
+    'a token in "headers"; or the server in a configuration of Isthmus with auth: {type: oauth}, where isthmus login '
+    f"logs in; or {SWITCH_OFF}"
+)
+"""The fix of a server that its client logs in at."""
 
 KEYS: Final[tuple[Key, ...]] = (
     Key(("command", "cmd"), Meaning.COMMAND, "The program; a list has its arguments, too, and a mapping env as well."),
@@ -75,7 +81,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(("envFile",), Meaning.ENV_FILE, "A file of lines NAME=VALUE, which `env` overrides."),
     Key(("env_vars", "env_keys"), Meaning.ENV_NAMES, "Variables that are handed on where they are set."),
     Key(("cwd", "workingDirectory", "workdir"), Meaning.CWD, "Its working directory, from the workspace."),
-    Key(("url", "serverUrl", "uri", "endpoint", "sseEndpoint"), Meaning.URL, "Where the server listens."),
+    Key(("url", "serverUrl", "uri", "endpoint", "sseEndpoint", "tcp"), Meaning.URL, "Where the server listens."),
     Key(("httpUrl",), Meaning.STREAMABLE_URL, "Where it listens and speaks Streamable HTTP; goes before `url`."),
     Key(
         ("headers", "http_headers"),
@@ -83,17 +89,25 @@ KEYS: Final[tuple[Key, ...]] = (
         "Headers of every request. Those that each request has anyway, such as Accept, are left out.",
     ),
     Key(("env_http_headers",), Meaning.HEADER_VARIABLES, "Headers, each with the name of the variable that has it."),
-    Key(("bearerToken", "bearer_token", "apiKey"), Meaning.TOKEN, "Sent as `Authorization: Bearer`."),
+    Key(
+        ("bearerToken", "bearer_token", "apiKey"),
+        Meaning.TOKEN,
+        "Sent as `Authorization: Bearer`. A mapping of LibreChat has `key`, `authorization_type` and `custom_header`.",
+    ),
     Key(
         ("auth",),
         Meaning.AUTH,
         "A text is a token, too; oauth is refused. A mapping is not used, as a warning says.",
     ),
     Key(("bearer_token_env_var",), Meaning.TOKEN_VARIABLE, "The variable with the token for `Authorization: Bearer`."),
-    Key(("client_header_forwarding",), Meaning.PASS_HEADERS, "`pass_headers`: its `whitelist` less its `blacklist`."),
+    Key(
+        ("client_header_forwarding", "passthroughHeaders", "forward_headers"),
+        Meaning.PASS_HEADERS,
+        "`pass_headers`: a list, or its `whitelist` less its `blacklist`.",
+    ),
     Key(("proxy",), Meaning.PROXY, "The proxy to the URL."),
     Key(("caBundlePath",), Meaning.CA_FILE, "`ca_file`."),
-    Key(("verifySsl",), Meaning.VERIFY_TLS, "`verify_tls`."),
+    Key(("verifySsl", "sslVerify"), Meaning.VERIFY_TLS, "`verify_tls`."),
     Key(
         ("type", "transport", "transportType", "transport_type"),
         Meaning.TYPE,
@@ -102,7 +116,11 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(("disabled",), Meaning.OFF, "true leaves the server out."),
     Key(("enabled",), Meaning.ON, "false leaves the server out."),
     Key(("tools",), Meaning.TOOLS, "A list is `includeTools`, with `*` for all; a mapping has `enabled` for each."),
-    Key(("includeTools", "enabledTools", "allowedTools"), Meaning.INCLUDE, "Clients see these tools only."),
+    Key(
+        ("includeTools", "enabledTools", "allowedTools", "available_tools"),
+        Meaning.INCLUDE,
+        "Clients see these tools only. An empty `available_tools` means all.",
+    ),
     Key(("disabledTools", "excludeTools", "blockedTools"), Meaning.EXCLUDE, "Clients do not see these tools."),
     Key(("toolFilter",), Meaning.FILTER, "`mode` allow or block with a `list`, or `include` and `exclude`."),
     Key(("prompts",), Meaning.PROMPTS, "A mapping has `enabled` for each prompt."),
@@ -110,6 +128,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(("tool_timeout_sec", "timeoutSeconds", "timeoutSec", "sse_read_timeout"), Meaning.CALL_S, f"{_CALL}."),
     Key(("requestTimeoutMs", "timeoutMs", "sseReadTimeout", "requestTimeout"), Meaning.CALL_MS, f"{_CALL}, from ms."),
     Key(("maxTotalTimeout",), Meaning.TOTAL_MS, "`tool_time_limits` of all tools, from milliseconds."),
+    Key(("connectTimeout",), Meaning.START, f"{_START}; up to 3600 in seconds, else in milliseconds."),
     Key(("startup_timeout_sec",), Meaning.START_S, f"{_START}."),
     Key(
         ("connectionTimeoutMs", "connectionTimeout", "initTimeout", "startup_timeout_ms"),
@@ -121,15 +140,20 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         ("oauth", "requiresOAuth", "oauth_tokens", "authProviderType"),
         Meaning.SIGN_IN,
-        f'a token in "headers", for Isthmus does not sign in; or {_SWITCH_OFF}',
+        LOG_IN,
     ),
-    Key(("headersHelper",), Meaning.REFUSED, f'the headers that this command prints, in "headers"; or {_SWITCH_OFF}'),
+    Key(("headersHelper",), Meaning.REFUSED, f'the headers that this command prints, in "headers"; or {SWITCH_OFF}'),
     Key(
         ("include_tags", "exclude_tags"),
         Meaning.REFUSED,
-        f'names of tools in "includeTools" or "excludeTools", for tags are not sent to clients; or {_SWITCH_OFF}',
+        f'names of tools in "includeTools" or "excludeTools", for tags are not sent to clients; or {SWITCH_OFF}',
     ),
-    Key(("openapi",), Meaning.REFUSED, f"a server of MCP, for other interfaces are not read; or {_SWITCH_OFF}"),
+    Key(
+        ("clientCert", "clientKey", "clientCertificate"),
+        Meaning.REFUSED,
+        f"a server that asks for no certificate, for Isthmus shows none; or {SWITCH_OFF}",
+    ),
+    Key(("openapi",), Meaning.REFUSED, f"a server of MCP, for other interfaces are not read; or {SWITCH_OFF}"),
     Key(
         (
             *("autoApprove", "alwaysAllow", "trust", "description", "icon", "iconPath", "title", "displayName", "name"),

@@ -9,7 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ....core.wire.http.origin import is_loopback
+from .entries import Member
 from .findings import Findings
+from .times import read_seconds
 
 _NOBODY: Final = "nobody is asked who they are, so it listens on 127.0.0.1 only"
 _PATH: Final = re.compile(r"[A-Za-z0-9._~-]+")
@@ -22,6 +24,8 @@ class Particulars:
         core: settings of `core` that follow from it, under those of our own.
         off: names of servers that do not run.
         hidden: for each server, patterns of tools that are not seen.
+        shown: for each server, patterns of tools that are seen where all others are hidden.
+        times: time limits of servers that have none of their own, and the keys that they come from.
         keys: the top-level keys that were understood.
     """
 
@@ -29,6 +33,8 @@ class Particulars:
         self.core: dict[str, object] = {}
         self.off: set[str] = set()
         self.hidden: dict[str, list[str]] = {}
+        self.shown: dict[str, list[str]] = {}
+        self.times: dict[str, tuple[float, str]] = {}
         self.keys: set[str] = set()
         self.has_paths = False
 
@@ -83,36 +89,67 @@ def _mcphub(document: Mapping[str, object], names: list[str], made: Particulars,
 
 
 def _gemini(document: Mapping[str, object], names: list[str], made: Particulars, findings: Findings) -> None:
+    """Reads which servers run, from the keys of today and from those at the top, of older versions."""
     rules = document.get("mcp")
-    if not isinstance(rules, dict):
-        return
-    made.keys.add("mcp")
-    lists: dict[str, list[str]] = {}
-    for kind in ("allowed", "excluded"):
-        listed = rules.get(kind) or []
+    if isinstance(rules, dict):
+        made.keys.add("mcp")
+    inner = rules if isinstance(rules, dict) else {}
+    allowed: list[str] = []
+    for key, listed in (
+        ("mcp.allowed", inner.get("allowed")),
+        ("mcp.excluded", inner.get("excluded")),
+        ("allowMCPServers", document.get("allowMCPServers")),
+        ("excludeMCPServers", document.get("excludeMCPServers")),
+    ):
+        made.keys.add(key)
+        if listed is None:
+            continue
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            findings.refuse_type(f"mcp.{kind}", "a list of names of servers", listed)
-            listed = []
-        lists[kind] = listed
-    made.off |= {name for name in names if lists["allowed"] and name not in lists["allowed"]}
-    made.off |= set(lists["excluded"])
+            findings.refuse_type(key, "a list of names of servers", listed)
+        elif "allow" in key:
+            allowed += listed
+        else:
+            made.off |= set(listed)
+    made.off |= {name for name in names if allowed and name not in allowed}
 
 
 def _opencode(document: Mapping[str, object], names: list[str], made: Particulars, findings: Findings) -> None:
-    """Reads `tools`, whose names and patterns have the name of the server and `_` before that of the tool."""
-    rules = document.get("tools")
-    if not isinstance(rules, dict):
-        return
-    made.keys.add("tools")
-    for pattern, is_on in rules.items():
-        for name in names:
-            if is_on is not False or not isinstance(pattern, str):
-                continue
-            prefix = f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}_"
-            if pattern.startswith(prefix):
-                made.hidden.setdefault(name, []).append(pattern[len(prefix) :].replace("$", "$$"))
-            elif fnmatchcase(f"{prefix}\0", pattern):  # it fits whatever the tool is called
-                made.hidden.setdefault(name, []).append("*")
+    """Reads `tools` and `permission`, and the time limits of all servers.
+
+    Names and patterns of tools have the name of the server and `_` before that of the tool.
+    """
+    for key, off, on in (("tools", False, True), ("permission", "deny", "allow")):
+        rules = document.get(key)
+        for pattern, rule in rules.items() if isinstance(rules, dict) else ():
+            for name in names if rule in (off, on) and isinstance(pattern, str) else ():
+                prefix = f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}_"
+                tools = made.hidden if rule == off else made.shown
+                if pattern.startswith(prefix):
+                    made.keys.add(key)
+                    tools.setdefault(name, []).append(pattern[len(prefix) :].replace("$", "$$"))
+                elif rule == off and fnmatchcase(f"{prefix}\0", pattern):  # it fits whatever the tool is called
+                    made.keys.add(key)
+                    tools.setdefault(name, []).append("*")
+    mcp, experimental = document.get("mcp"), document.get("experimental")
+    if isinstance(mcp, dict) and isinstance(mcp.get("servers"), dict) and isinstance(mcp.get("timeout"), dict):
+        for name, ours in (("startup", "start_timeout_seconds"), ("request", "call_timeout_seconds")):
+            _time(made, ours, f"mcp.timeout.{name}", mcp["timeout"].get(name), "ms", findings)
+    if isinstance(experimental, dict):
+        limit = experimental.get("mcp_timeout")
+        _time(made, "call_timeout_seconds", "experimental.mcp_timeout", limit, "ms", findings)
+
+
+def _zed(document: Mapping[str, object], names: list[str], made: Particulars, findings: Findings) -> None:
+    key = "context_server_timeout"
+    made.keys.add(key)
+    _time(made, "call_timeout_seconds", key, document.get(key), "s", findings)
+
+
+def _time(made: Particulars, ours: str, key: str, value: object, unit: str, findings: Findings) -> None:
+    """Reads a time limit of all servers."""
+    seconds = None if value is None else read_seconds(Member(key, value), unit, findings)
+    if seconds is not None:
+        made.times[ours] = (seconds, key)
 
 
 _READERS: Final[dict[str, Callable[[Mapping[str, object], list[str], Particulars, Findings], None]]] = {
@@ -120,6 +157,7 @@ _READERS: Final[dict[str, Callable[[Mapping[str, object], list[str], Particulars
     "MCPHub": _mcphub,
     "Gemini CLI": _gemini,
     "opencode": _opencode,
+    "Zed": _zed,
 }
 
 

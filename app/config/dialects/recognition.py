@@ -14,6 +14,7 @@ from .keys import Meaning, key_of, plain
 _WEIGHTS: Final = {"top": 4, "file": 3, "server": 2, "text": 2}
 _WAYS: Final = (Meaning.COMMAND, Meaning.URL, Meaning.STREAMABLE_URL)
 _TYPES: Final = ("type", "enabled", "disabled")
+_OF_GOOSE: Final = ("stdio", "sse", "streamablehttp", "builtin", "platform", "frontend", "inlinepython")
 
 
 class Place(NamedTuple):
@@ -77,6 +78,8 @@ def _places(document: Mapping[object, object]) -> Iterator[Place]:
             yield _place(name, "servers", value)
         elif kind == "registry" and isinstance(value, dict):
             yield _place(name, "registry", value)
+        elif kind == "extensions" and isinstance(value, dict) and any(map(_is_extension, value.values())):
+            yield _place(name, "extensions", value)
         elif kind == "mcp" and isinstance(value, dict):
             inner = next((one for one in ("servers", "mcpServers") if isinstance(value.get(one), dict)), None)
             if inner is not None:
@@ -110,6 +113,11 @@ def _flat(document: Mapping[object, object], own_keys: Mapping[str, object]) -> 
 
 def _is_server(value: object) -> bool:
     return isinstance(value, dict) and (_has_way(value) or not value.keys().isdisjoint(_TYPES))
+
+
+def _is_extension(value: object) -> bool:
+    """True for an extension of Goose, which has a type."""
+    return isinstance(value, dict) and isinstance(value.get("type"), str) and plain(value["type"]) in _OF_GOOSE
 
 
 def _has_way(value: Mapping[object, object]) -> bool:

@@ -93,7 +93,7 @@ def _add_filter(tools: _Selection, member: Member, findings: Findings) -> None:
         kind = _MODES.get(mode.strip().lower()) if isinstance(mode, str) else None
         names = _names(Member(f"{member.key}.list", listed), findings)
         if kind is None:
-            findings.refuse(f"{member.key}.mode", "allow or block", "got another mode")
+            findings.refuse(f"{member.key}.mode", "allow or block", f"got {mode!r}")
         elif kind == "include":
             tools.add_include(f"{member.key}.list", names)
         else:

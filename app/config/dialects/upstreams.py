@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
+from collections.abc import Mapping
 from typing import Final
 
 from ....core.wire.http.header_forwarding import may_pass
@@ -12,7 +14,7 @@ from .clients import Client
 from .entries import Entry, Member
 from .env_file import read_env_file
 from .findings import Findings
-from .keys import Meaning, plain
+from .keys import LOG_IN, SWITCH_OFF, Meaning, plain
 from .surroundings import Surroundings
 from .variables import UnknownVariable, Variables, escape
 
@@ -35,8 +37,11 @@ TRANSPORTS: Final[dict[str, str]] = {
 """Words for transports, as `keys.plain` has them, and ours."""
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_SOCKETS: Final = ("ws://", "wss://")
 _WORD: Final = "stdio, http, streamable-http, sse, websocket, local or remote"
 _BESIDE: Final = "stdio beside a command, http, sse or websocket beside a url"
+_API_KEYS: Final[dict[object, str]] = {"bearer": "Bearer ", "basic": "Basic ", "custom": ""}
+"""The text before a key in its header, by type."""
 _FALSE: Final = ("false", "0", "no")
 
 
@@ -65,17 +70,18 @@ class UpstreamReader:
         """Returns the upstream in our form, and the keys of the file that its keys come from."""
         made: dict[str, object] = {}
         origins: dict[str, str] = {"": entry.key}
-        command, url = self._command(entry, origins), self._url(entry, origins)
+        process = self._process(entry, origins) if entry.all(Meaning.COMMAND) else {}
+        command, url = self._command(entry, process, origins), self._url(entry, origins)
         word = self._type(entry, has_command=command is not None, url=url)
         if command is not None:
             made["command"] = command
-            made |= self._process(entry, origins)
+            made |= process
             self._ignore(entry, (Meaning.HEADERS, Meaning.HEADER_VARIABLES, Meaning.PASS_HEADERS, Meaning.PROXY))
         if url is not None:
             made["url"] = url
             made |= self._connection(entry, origins)
             transport = "streamable_http" if origins.get("url") in self._streamable(entry) else word
-            if transport in (None, "http") and self._client.url_is_sse and word is None:
+            if transport is None and self._client.url_is_sse and not url.startswith(_SOCKETS):
                 transport = "sse"
             if transport not in (None, "auto", "http", _STDIO):
                 made["transport"] = transport
@@ -95,8 +101,12 @@ class UpstreamReader:
     def _streamable(self, entry: Entry) -> list[str]:
         return [member.key for member in entry.all(Meaning.STREAMABLE_URL)]
 
-    def text(self, key: str, value: object) -> str:
-        """Returns a value as text in our form; empty if it has a fault, which is noted."""
+    def text(self, key: str, value: object, own: Mapping[str, str] | None = None) -> str:
+        """Returns a value as text in our form; empty if it has a fault, which is noted.
+
+        Args:
+            own: as `Variables.rewrite` takes it.
+        """
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, (int, float)):
@@ -105,17 +115,17 @@ class UpstreamReader:
             self._findings.refuse_type(key, "text", value)
             return ""
         try:
-            return self._variables.rewrite(value)
+            return self._variables.rewrite(value, own)
         except UnknownVariable as error:
             self._findings.refuse(key, error.expected, error.seen)
             return ""
 
-    def _texts(self, member: Member) -> list[str]:
+    def _texts(self, member: Member, own: Mapping[str, str]) -> list[str]:
         if not isinstance(member.value, list):
             fix = 'write ["…"], one text for each word' if isinstance(member.value, str) else ""
             self._findings.refuse_type(member.key, "a list", member.value, fix)
             return []
-        return [self.text(f"{member.key}[{i}]", item) for i, item in enumerate(member.value)]
+        return [self.text(f"{member.key}[{i}]", item, own) for i, item in enumerate(member.value)]
 
     def _mapping(self, member: Member) -> dict[str, str]:
         """Returns a mapping to texts. A name whose value is null is left out."""
@@ -130,15 +140,20 @@ class UpstreamReader:
 
     # --- A command --------------------------------------------------------------------------------------------------
 
-    def _command(self, entry: Entry, origins: dict[str, str]) -> list[str] | None:
+    def _command(self, entry: Entry, process: Mapping[str, object], origins: dict[str, str]) -> list[str] | None:
         member = entry.one(Meaning.COMMAND, self._findings)
         if member is None:
             return None
+        own = process.get("env")
+        own = own if isinstance(own, dict) else {}
         if isinstance(member.value, list):
-            command = self._texts(member)
+            command = self._texts(member, own)
             origins["upstream.command"] = member.key
         elif isinstance(member.value, str):
-            command = [self.text(member.key, member.value)]
+            words = _words(member.value)
+            if len(words) > 1:
+                self._findings.notes.append(f"{member.key} is taken for {len(words)} words")
+            command = [self.text(member.key, word, own) for word in words]
             origins["upstream.command"] = origins["upstream.command[0]"] = member.key
         else:
             self._findings.refuse_type(member.key, "a program, or a list of it and its arguments", member.value)
@@ -146,7 +161,7 @@ class UpstreamReader:
         if command and "/" in command[0]:
             command[0] = self._path(command[0])
         for arguments in entry.all(Meaning.ARGS):
-            more = self._texts(arguments)
+            more = self._texts(arguments, own)
             origins |= {f"upstream.command[{len(command) + i}]": f"{arguments.key}[{i}]" for i in range(len(more))}
             command += more
         return command
@@ -279,7 +294,7 @@ class UpstreamReader:
             origins["upstream.headers"] = member.key
         for member in entry.all(Meaning.HEADER_VARIABLES):
             for name, variable in self._mapping(member).items():
-                headers[name] = self.text(f"{member.key}.{name}", f"${{env:{variable}}}")
+                headers[name] = self._variable(f"{member.key}.{name}", variable)
                 origins[f"upstream.headers.{name}"] = f"{member.key}.{name}"
         for meaning in (Meaning.TOKEN, Meaning.TOKEN_VARIABLE, Meaning.AUTH):
             for member in entry.all(meaning):
@@ -289,7 +304,8 @@ class UpstreamReader:
             passed = self._pass_headers(member)
             if passed:
                 made["pass_headers"] = passed
-                origins["upstream.pass_headers"] = f"{member.key}.whitelist"
+                listed = "" if isinstance(member.value, list) else ".whitelist"
+                origins["upstream.pass_headers"] = f"{member.key}{listed}"
         for name, meaning in (("proxy", Meaning.PROXY), ("ca_file", Meaning.CA_FILE)):
             one = entry.one(meaning, self._findings)
             if one is not None and one.value not in ("", []):
@@ -311,27 +327,61 @@ class UpstreamReader:
     def _token(self, member: Member, meaning: Meaning, headers: dict[str, str], origins: dict[str, str]) -> None:
         if meaning is Meaning.AUTH and isinstance(member.value, dict):
             if member.value:
-                self._findings.warnings.append(f"{member.key} is not used: Isthmus does not sign in, so write a header")
+                self._findings.warnings.append(f"{member.key} is not used: write {LOG_IN}")
             return
-        if meaning is Meaning.AUTH and member.value == "oauth":
-            right = 'a token, for Isthmus does not sign in; or "disabled": true, which leaves the server out'
-            self._findings.refuse(member.key, right, "got oauth")
+        if meaning is Meaning.AUTH and member.value in ("oauth", True):
+            self._findings.refuse(member.key, LOG_IN, "got oauth" if member.value == "oauth" else "got true")
             return
-        value = member.value
-        if meaning is Meaning.TOKEN_VARIABLE and isinstance(value, str):
-            value = f"${{env:{value}}}"
+        if member.value in ("", False):
+            return
+        if meaning is Meaning.TOKEN and isinstance(member.value, dict):
+            self._api_key(member.key, member.value, headers, origins)
+            return
         if any(name.lower() == "authorization" for name in headers):
             self._findings.refuse(member.key, "it, or a header Authorization, and not both", "got both")
             return
-        token = self.text(member.key, value)
+        if meaning is Meaning.TOKEN_VARIABLE and isinstance(member.value, str):
+            token = self._variable(member.key, member.value)
+        else:
+            token = self.text(member.key, member.value)
         if token:
             headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
             origins["upstream.headers.Authorization"] = member.key
 
+    def _api_key(
+        self, key: str, rules: Mapping[object, object], headers: dict[str, str], origins: dict[str, str]
+    ) -> None:
+        """Reads the mapping in which LibreChat has a key: whose it is, and how it is sent."""
+        kind, custom = rules.get("authorization_type", "bearer"), rules.get("custom_header", "X-Api-Key")
+        if rules.get("source", "admin") != "admin" or rules.get("key") is None:
+            right = f"admin beside a key, for that of a user is not known here; or {SWITCH_OFF}"
+            self._findings.refuse(f"{key}.source", right, "got no key of the admin")
+        elif kind not in _API_KEYS:
+            self._findings.refuse(f"{key}.authorization_type", "bearer, basic or custom", "got another type")
+        elif not isinstance(custom, str):
+            self._findings.refuse_type(f"{key}.custom_header", "the name of a header", custom)
+        else:
+            name = custom if kind == "custom" else "Authorization"
+            headers[name] = _API_KEYS[kind] + self.text(f"{key}.key", rules["key"])
+            origins[f"upstream.headers.{name}"] = f"{key}.key"
+
+    def _variable(self, key: str, name: str) -> str:
+        """Returns a variable that a key names. No default can be written there, so one that is not set is a fault."""
+        if name not in self._surroundings.environ and not self._surroundings.leaves_inputs_open:
+            self._findings.refuse(
+                key, "", f"the environment variable {name} is not set", "set it before you start Isthmus"
+            )
+            return ""
+        return self.text(key, f"${{env:{name}}}")
+
     def _pass_headers(self, member: Member) -> list[str]:
         rules = member.value
+        if isinstance(rules, list):
+            rules = {"enabled": True, "whitelist": rules}
         if not isinstance(rules, dict):
-            self._findings.refuse_type(member.key, "the keys enabled and whitelist", rules)
+            self._findings.refuse_type(
+                member.key, "a list of names of headers, or the keys enabled and whitelist", rules
+            )
             return []
         if rules.get("enabled") is not True:
             return []
@@ -351,3 +401,14 @@ class UpstreamReader:
             elif name.lower() not in denied and may_pass(name):
                 passed.append(escape(name))
         return passed
+
+
+def _words(command: str) -> list[str]:
+    """Returns the words of a command line such as `npx -y server`. A path is one word, spaces and all."""
+    first = command.split(maxsplit=1)[:1]
+    if not first or "/" in first[0] or "\\" in first[0]:
+        return [command]
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote that is not closed
+        return [command]

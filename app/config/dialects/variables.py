@@ -31,6 +31,9 @@ _PARTS: Final = re.compile(
     re.VERBOSE,
 )
 _INSIDE: Final = re.compile(r"(?:env[:.]|secrets\.)?(?P<name>[^:]+?)(?P<default>:-.*)?", re.DOTALL)
+_PATH: Final = re.compile(r"[~.]?/|[^{}]*/")
+_LONE: Final = re.compile(r"(?:[A-Za-z]+ )?\$[A-Z][A-Z0-9_]*")
+_PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _KNOWN: Final = (
     "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:ID}, ${workspaceFolder}, ${userHome} or ${file:PATH}, with $${ "
     "for a literal ${"
@@ -83,16 +86,24 @@ class Variables:
             "extensionPath": folder,
         }
 
-    def rewrite(self, text: str) -> str:
+    def rewrite(self, text: str, own: Mapping[str, str] | None = None) -> str:
         """Returns `text` in our form.
+
+        Args:
+            own: for an argument of a program, the variables that the program is given, in our form. They go first:
+                programs such as mcp-remote replace `${NAME}` in their arguments themselves.
 
         Raises:
             UnknownVariable: `text` holds a variable that is not known, or an input without a value.
         """
-        return _PARTS.sub(self._replacement, text)
+        return _PARTS.sub(lambda match: self._replacement(match, own), text)
 
-    def _replacement(self, match: re.Match[str]) -> str:
+    def _replacement(self, match: re.Match[str], own: Mapping[str, str] | None) -> str:
         kind, whole = match.lastgroup, match[0]
+        if own is not None and kind in ("inside", "bare"):
+            name = match[kind].partition(":-")[0]
+            if name in own and (kind == "inside" or self._client.has_bare_variables):
+                return own[name]
         if kind == "secret":
             return f"${{{match['secret']}}}"
         if kind == "literal":
@@ -101,17 +112,21 @@ class Variables:
             return self._inside(whole, match["inside"])
         if kind == "open":
             raise UnknownVariable(f"a closing }}, and no variable in a variable; or {_KNOWN}", "got ${ without its }")
-        if kind == "template" and self._client.has_templates:
+        if kind == "template" and (
+            self._client.has_templates or (own is None and _PLACEHOLDER.fullmatch(match["template"].strip()))
+        ):
             raise UnknownVariable(
-                f"a text, or a variable such as ${{NAME}}: {self._client.title} alone knows it, so write the value",
+                "a text, or a variable such as ${NAME}: only the client can fill it in, so write the value",
                 f"got {whole}",
             )
-        if kind == "braced" and self._client.has_braces:
+        if kind == "braced" and (self._client.has_braces or _WHOLE_NAME.fullmatch(match["braced"])):
             return self._variable(match["braced"], "")
-        if kind == "file" and self._client.has_braces:
+        if kind == "file" and (self._client.has_braces or _PATH.match(match["file"])):
             return self._content(match["file"])
         if kind == "bare" and self._client.has_bare_variables:
             return f"${{{match['bare']}}}"
+        if kind == "bare" and _LONE.fullmatch(match.string):
+            raise UnknownVariable(f"${{{match['bare']}}}, with braces, for the variable", f"got {whole}")
         return escape(whole)
 
     def _inside(self, whole: str, inside: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import random
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.base.errors import ConfigError
-from isthmus.app.config.dialects.clients import CLIENTS
+from isthmus.app.config.dialects.clients import CLIENTS, Client
 from isthmus.app.config.dialects.keys import KEYS, Meaning, key_of, nearest_key
+from isthmus.app.config.dialects.recognition import recognize
 from isthmus.app.config.dialects.surroundings import Input, Surroundings
+from isthmus.app.config.jsonc import read_json
 from isthmus.app.config.load import Source, open_source
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Server, Settings
@@ -79,7 +83,7 @@ RUN = {"command": ["clock", "-v"]}
 URL = "http://h/mcp"
 
 
-def of(server: Json, **top: Any) -> Json:
+def of(server: object, **top: Any) -> Json:
     return {"mcpServers": {"a": server}, **top}
 
 
@@ -289,6 +293,31 @@ READ: list[tuple[str, str, object, Json]] = [
         {"a": {"url": URL, "headers": {"Authorization": "Bearer tok"}, "call": 60, "exclude": ["t"]}},
     ),
     (
+        "Amp",
+        "/w/settings.json",
+        {"amp.mcpServers": {"a": CLOCK | {"includeTools": ["x*"]}}},
+        {"a": RUN | {"include": ["x*"]}},
+    ),
+    (
+        "Goose",
+        "/w/config.yaml",
+        {
+            "extensions": {
+                "dev": {"type": "builtin", "enabled": True},
+                "a": {
+                    "type": "stdio",
+                    "cmd": "clock",
+                    "args": ["-v"],
+                    "envs": {},
+                    "env_keys": ["KEY"],
+                    "timeout": 300,
+                    "available_tools": [],
+                },
+            }
+        },
+        {"a": RUN | {"env": {"KEY": "4711"}, "call": 300}},
+    ),
+    (
         "MetaMCP",
         "/w/x.json",
         of({"type": "STREAMABLE_HTTP", "url": URL, "bearerToken": "${KEY}"}),
@@ -308,6 +337,115 @@ READ: list[tuple[str, str, object, Json]] = [
             users=[{"username": "u"}],
         ),
         {"a": RUN | {"call": 60, "total": {"*": 90}, "exclude": ["t"], "prompts": ["p"]}},
+    ),
+    # A program that replaces variables in its arguments itself, with those of its own environment.
+    (
+        "Claude Desktop",
+        "/w/claude_desktop_config.json",
+        of({"command": "mcp-remote", "args": [URL, "--header", "A:${H}"], "env": {"H": "Bearer ${KEY}"}}),
+        {"a": {"command": ["mcp-remote", URL, "--header", "A:Bearer 4711"], "env": {"H": "Bearer 4711"}}},
+    ),
+    (
+        "Cursor",
+        "/w/.cursor/mcp.json",
+        of({"command": "npx -y clock http://h"}),
+        {"a": {"command": ["npx", "-y", "clock", "http://h"]}},
+    ),
+    # A limit that is for another client: no server is given five hours, or a tenth of a second.
+    ("Cline", "/w/x.json", of(CLOCK | {"autoApprove": [], "timeout": 60_000}), {"a": RUN | {"call": 60}}),
+    ("Cline", "/w/cline_mcp_settings.json", of(CLOCK | {"timeout": 1_800_000}), {"a": RUN | {"call": 1800}}),
+    (
+        "TBXark's mcp-proxy",
+        "/w/x.json",
+        of({"url": URL, "timeout": 10}, mcpProxy={})
+        | {"mcpServers": {"a": {"url": URL, "timeout": 10}, "b": {"url": URL, "timeout": 30_000_000_000}}},
+        {"a": {"url": URL, "call": 10}, "b": {"url": URL, "call": 30}},
+    ),
+    ("MCPHub", "/w/mcp_settings.json", of(CLOCK | {"options": {"timeout": 60_000}}), {"a": RUN | {"call": 60}}),
+    (
+        "MCPHub",
+        "/w/x.json",
+        of({"url": URL, "passthroughHeaders": ["X-A"]}, users=[]),
+        {"a": {"url": URL, "pass": ["X-A"]}},
+    ),
+    (
+        "GitHub Copilot CLI",
+        "/w/mcp-config.json",
+        of({"type": "http", "url": URL, "headers": {"A": "Bearer $KEY"}}),
+        {"a": {"url": URL, "headers": {"A": "Bearer 4711"}}},
+    ),
+    (
+        "Gemini CLI",
+        "/w/.gemini/settings.json",
+        {
+            "allowMCPServers": ["a", "b"],
+            "excludeMCPServers": ["b"],
+            "mcpServers": {"a": {"tcp": "ws://h"}, "b": CLOCK, "c": CLOCK},
+        },
+        {"a": {"url": "ws://h", "transport": "websocket"}},
+    ),
+    (
+        "opencode",
+        "/w/opencode.json",
+        {
+            "mcp": {"a": {"type": "local", "command": ["clock", "-v"]}, "b": {"type": "remote", "url": URL}},
+            "permission": {"a_del*": "deny", "edit": "ask", "b_*": "deny", "b_get": "allow"},
+            "experimental": {"mcp_timeout": 9000},
+        },
+        {"a": RUN | {"exclude": ["del*"], "call": 9}, "b": {"url": URL, "include": ["get"], "call": 9}},
+    ),
+    (
+        "opencode",
+        "/w/opencode.json",
+        {
+            "mcp": {
+                "timeout": {"startup": 1000, "request": 2000},
+                "servers": {
+                    "a": {"type": "local", "command": ["clock", "-v"]},
+                    "b": {"type": "remote", "url": URL, "timeout": {"request": 3000}},
+                },
+            }
+        },
+        {"a": RUN | {"start": 1, "call": 2}, "b": {"url": URL, "start": 1, "call": 3}},
+    ),
+    (
+        "OpenClaw",
+        "/w/x.json",
+        {
+            "mcp": {
+                "servers": {
+                    "a": {"url": URL, "transport": "http", "timeout": 20, "connectTimeout": 5, "sslVerify": False}
+                }
+            },
+            "agents": {},
+        },
+        {"a": {"url": URL, "verify": False, "call": 20, "start": 5}},
+    ),
+    (
+        "Zed",
+        "/w/settings.json",
+        {
+            "context_server_timeout": 90,
+            "context_servers": {"a": CLOCK | {"timeout": 5000}, "b": {"url": URL, "remote": False}},
+        },
+        {"a": RUN | {"call": 5000}, "b": {"url": URL, "call": 90}},
+    ),
+    (
+        "LibreChat",
+        "/w/librechat.yaml",
+        of(
+            {
+                "url": URL,
+                "apiKey": {"source": "admin", "authorization_type": "custom", "custom_header": "X-K", "key": "${KEY}"},
+            }
+        ),
+        {"a": {"url": URL, "headers": {"X-K": "4711"}}},
+    ),
+    (
+        "Continue",
+        "/w/.continue/mcpServers/x.json",
+        {"mcpServers": [{"name": "a", **CLOCK}, {"uses": "docker/mcp-time", "with": {"K": "v"}}]},
+        {"a": RUN},
     ),
     (
         "a Docker catalog",
@@ -370,10 +508,29 @@ REFUSED: list[tuple[Json, str]] = [
     ({"mcpServers": {"a": 5}}, "mcpServers.a: got a number, expected keys with values"),
     (
         {"registry": {"a": {"image": "x"}}},
-        "registry: none is left, expected at least one server that Isthmus can start",
+        "registry: none is left: registry.a is left out: it is an image; isthmus wrap -- docker run -i --rm IMAGE "
+        "serves one, expected at least one server that Isthmus can start",
     ),
     (of({"url": URL, "client_header_forwarding": {"enabled": True, "whitelist": ["X-*"]}}), "whitelist[0]: got 'X-*'"),
     (of(CLOCK, mcpProxy={"addr": "here"}), "mcpProxy.addr: got another text, expected HOST:PORT"),
+    (
+        of(CLOCK | {"env": {"T": "$KEY"}}),
+        "mcpServers.a.env.T: got $KEY, expected ${KEY}, with braces, for the variable",
+    ),
+    (of({"url": URL, "headers": {"X": "Bearer {env:UNSET}"}}), "the environment variable UNSET is not set"),
+    (of({"url": URL, "headers": {"X": "{{TOKEN}}"}}), "mcpServers.a.headers.X: got {{TOKEN}}, expected a text"),
+    (
+        of({"url": URL, "bearer_token_env_var": "UNSET"}),
+        "mcpServers.a.bearer_token_env_var: the environment variable UNSET is not set; set it before you start Isthmus",
+    ),
+    (of({"url": URL, "auth": True}), "mcpServers.a.auth: got true, expected a token in"),
+    (
+        of({"url": URL, "apiKey": {"source": "user"}}),
+        "mcpServers.a.apiKey.source: got no key of the admin, expected admin",
+    ),
+    (of({"url": URL, "clientCert": "/c"}), "mcpServers.a.clientCert: got a key that Isthmus cannot honour"),
+    (of("./.mcp.json"), "mcpServers.a: got text, expected keys with values"),
+    ({"mcpServers": "./.mcp.json"}, "expected keys with values; if it is the path of a file, give Isthmus that file"),
     (of(CLOCK, core={"prot": 1}), "core.prot: unknown key; did you mean port?"),
 ]
 
@@ -496,25 +653,50 @@ def decorated(value: Any, order: random.Random) -> str:
     return json.dumps(value)
 
 
-JSON_READ = [
-    (title, path, document) for title, path, document, _ in READ if isinstance(document, dict) and path.endswith("json")
-]
+def parsed(document: object, path: str) -> Json:
+    if isinstance(document, str):
+        document = tomllib.loads(document) if path.endswith("toml") else read_json(document)
+    assert isinstance(document, dict)
+    return copy.deepcopy(document)
 
 
-@given(sample=st.sampled_from(JSON_READ), seed=st.integers(), extra=st.sampled_from(CLIENT_KEYS))
+def as_json(document: Json, path: str, order: random.Random) -> Source:
+    """The document as JSON with comments, under the name that its client gives it."""
+    surroundings = Surroundings(path, ENVIRON, read_text=read_text)
+    return Source(decorated(shuffled(document, order), order), "json", surroundings)
+
+
+def add_client_keys(document: Json, path: str, name: str) -> None:
+    """Adds keys of the client beside the places of servers, in servers, and in mappings that are read like servers."""
+    recognized = recognize(document, path, {})
+    assert recognized is not None
+    for place in recognized.places:
+        for _, _, server in place.servers:
+            assert isinstance(server, dict)
+            for inner in (server.get(nested, None) for nested in ("options", "requestOptions", "remote")):
+                if isinstance(inner, dict):
+                    inner["colour"] = "red"
+            server |= {name: 7, "colour": {"url": "red"}}
+    if "" not in recognized.client.places:
+        document |= {"colour": {"command": "red"}, "x.size": [1]}
+
+
+@given(sample=st.sampled_from(READ), seed=st.integers(), name=st.sampled_from(CLIENT_KEYS))
 def test_order_comments_commas_and_unknown_keys_change_nothing(
-    sample: tuple[str, str, Json], seed: int, extra: str
+    sample: tuple[str, str, object, Json], seed: int, name: str
 ) -> None:
-    _, path, document = sample
-    order = random.Random(seed)
-    expected = servers(document, path)
-    place = document.get("mcpServers")
-    changed = document
-    if isinstance(place, dict) and extra not in ("alwaysLoad", "authTokens"):
-        changed = {**document, "mcpServers": {name: {extra: 7, **entry} for name, entry in place.items()}}
-        if source(changed, path).title != source(document, path).title:
-            changed = document  # the key says whose file it is
-    assert servers(decorated(shuffled(changed, order), order), path) == expected
+    title, path, written, _ = sample
+    document, order = parsed(written, path), random.Random(seed)
+    expected = source(written, path).settings().servers
+    assert sorted(as_json(document, path, order).settings().servers, key=id_of) == sorted(expected, key=id_of)
+    add_client_keys(document, path, name)
+    opened = as_json(document, path, order)
+    if opened.title == title:  # else the key says whose file it is
+        assert sorted(opened.settings().servers, key=id_of) == sorted(expected, key=id_of)
+
+
+def id_of(server: Server) -> str:
+    return server.id
 
 
 PLACEHOLDERS = st.one_of(
@@ -552,6 +734,72 @@ def test_no_unresolved_placeholder_reaches_a_server(text: str, client: Any) -> N
         up = server.upstream
         seen = [*(up.command or ()), *up.env.values(), up.url or "", *up.headers.values()]
         assert not any("${" in one for one in seen) or "$${" in text
+
+
+SURE = [
+    *("${UNSET}", "${env:UNSET}", "${env:KEY}", "${input:x}", "${config:x}", "${file:no}", "${{ secrets.KEY }}"),
+    *("${{secrets.UNSET}}", "{env:UNSET}", "{env:KEY}", "{file:/w/no}", "{file:./secret.txt}"),
+    *("$UNSET", "$KEY", "{{UNSET_1}}"),
+]
+"""Placeholders of all clients."""
+LEFT = re.compile(r"\$\{|\{env:|\{file:|\{\{|\$[A-Z]")
+
+
+def document_of(client: Client, servers: Json) -> Json:
+    """A document that is known for one of `client`."""
+    *tops, last = client.places[0].split(".")
+    marks = dict.fromkeys(name for name in client.server_keys if name != "transport")
+    entries = {name: marks | server for name, server in servers.items()}
+    if client.title == "Goose":
+        entries = {name: {"type": "sse" if "url" in one else "stdio", **one} for name, one in entries.items()}
+    if client.title == "Amp":
+        return {"amp.mcpServers": entries}
+    made: Any = [{"name": name, **one} for name, one in entries.items()] if last.endswith("[]") else entries
+    for key in reversed([*tops, last.removesuffix("[]")] if last else []):
+        made = {key: made}
+    assert isinstance(made, dict)
+    return {**{key: {} for key in client.top_keys[:1] if key != "inputs"}, **made}
+
+
+def of_client(client: Client, servers: Json) -> Source:
+    path = f"/w/{client.files[0].replace('*', 'x.json')}" if client.files else "/w/x.json"
+    return Source(json.dumps(document_of(client, servers)), "json", Surroundings(path, ENVIRON, read_text=read_text))
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.title)
+def test_a_file_is_known_by_its_name_or_its_keys(client: Client) -> None:
+    assert of_client(client, {"a": {"command": "x"}}).title == client.title
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.title)
+def test_no_placeholder_of_any_client_reaches_a_server(client: Client) -> None:
+    """Each server is named in an error, or has the value of the placeholder, whoever's file it is."""
+    for placeholder in SURE:
+        written: Json = {
+            "env": {"command": "x", "env": {"K": placeholder}},
+            "cwd": {"command": "x", "cwd": placeholder},
+            "url": {"url": f"http://h/{placeholder}" if "{" in placeholder else placeholder},
+            "headers": {"url": URL, "headers": {"X": f"Bearer {placeholder}"}},
+        }
+        if client.has_templates or "{{U" not in placeholder:  # a program may have templates of its own
+            written |= {"args": {"command": "x", "args": [placeholder]}, "command": {"command": placeholder}}
+        try:
+            made = of_client(client, written).settings().servers
+        except ConfigError as error:
+            lines = error.message.splitlines()
+        else:
+            lines = []
+        if lines:
+            listed = list(written)
+            faulty = {name for name in written for line in lines if re.match(rf"[^:]*[.\]]{name}\b|{name}\.", line)}
+            faulty |= {listed[int(found[1])] for line in lines if (found := re.match(r"[^:]*\[(\d)\]\.", line))}
+            assert faulty
+            rest = {name: one for name, one in written.items() if name not in faulty}
+            made = of_client(client, rest).settings().servers if rest else ()
+        for server in made:
+            up = server.upstream
+            seen = [*(up.command or ()), *up.env.values(), up.cwd or "", up.url or "", *up.headers.values()]
+            assert not any(map(LEFT.search, seen)), (placeholder, seen)
 
 
 @pytest.mark.parametrize(

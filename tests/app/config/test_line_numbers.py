@@ -42,3 +42,39 @@ def test_a_key_that_is_missing_has_the_line_of_the_nearest_above(key: str, line:
 
 def test_a_document_that_holds_itself_has_lines() -> None:
     assert line_numbers("a: &x\n  b: 1\n  c: *x\n", "yaml") == {"a": 1, "a.b": 2, "a.c": 3}
+
+
+TOML = '''
+top = 1
+text = """
+not = "a key"
+"""
+[mcp_servers."a.b"]  # a table
+env = { K = "v" }
+args = [
+  "x",
+]
+[mcp_servers.c.env]
+"K L" = 1
+[[list]]
+one = 1
+[[list]]
+one.two = 1
+'''
+
+
+def test_tables_and_keys_of_toml_have_lines() -> None:
+    assert line_numbers(TOML, "toml") == {
+        "top": 2,
+        "text": 3,
+        "mcp_servers.a.b": 6,
+        "mcp_servers.a.b.env": 7,
+        "mcp_servers.a.b.args": 8,
+        "mcp_servers.c.env": 11,
+        "mcp_servers.c.env.K L": 12,
+        "list": 13,
+        "list[0]": 13,
+        "list[0].one": 14,
+        "list[1]": 15,
+        "list[1].one.two": 16,
+    }

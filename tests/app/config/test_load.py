@@ -1043,7 +1043,7 @@ def test_a_refused_file_is_named(tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(content)
         with pytest.raises(ConfigError) as error:
             load(tmp_path / name)
-        assert error.value.message.startswith(f"{tmp_path / name}: ")
+        assert error.value.message.startswith(f"{tmp_path / name}:")
 
 
 @given(text=st.text(alphabet="${}:-A \n0"), value=st.text())
