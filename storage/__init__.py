@@ -1,26 +1,35 @@
-"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files and in
-SQLite."""
+"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files, in SQLite
+and on servers."""
 
 from .files import FileBlobs
 from .interface import (
     CHUNK_SIZE_MAX,
+    EVERYTHING,
     Blobs,
     BlobStat,
     BlobWriter,
     Chunk,
+    Notices,
     NotStored,
     Record,
     Records,
+    RecordsReport,
     StorageError,
     StorageFull,
     VersionConflict,
 )
 from .keys import KEY_SIZE_MAX, check_key, check_prefix
 from .memory import MemoryBlobs, MemoryRecords
+from .notices import MemoryNotices
+from .postgres import PostgresRecords
+from .postgres_notices import PostgresNotices
+from .redis import RedisRecords
+from .redis_notices import RedisNotices
 from .sqlite import SqliteRecords
 
 __all__ = [
     "CHUNK_SIZE_MAX",
+    "EVERYTHING",
     "KEY_SIZE_MAX",
     "BlobStat",
     "BlobWriter",
@@ -28,10 +37,17 @@ __all__ = [
     "Chunk",
     "FileBlobs",
     "MemoryBlobs",
+    "MemoryNotices",
     "MemoryRecords",
     "NotStored",
+    "Notices",
+    "PostgresNotices",
+    "PostgresRecords",
     "Record",
     "Records",
+    "RecordsReport",
+    "RedisNotices",
+    "RedisRecords",
     "SqliteRecords",
     "StorageError",
     "StorageFull",

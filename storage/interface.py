@@ -2,11 +2,18 @@
 
 *Records* are small values with a version and an expiry; *blobs* are files. Both are named by keys (see `keys`); a key
 that breaks the grammar raises `ValueError` from every method before anything else happens. Times are seconds of wall
-time, on the clock given to the backend. One process at a time uses a store; its tasks may use it concurrently.
+time, on the clock given to the backend.
+
+Tasks of one process may use a backend concurrently. Stores in memory, in files and in SQLite have one opener at a time.
+*Shared* stores, those on a server, have any number of openers, in any processes: a change that has returned is seen by
+all of them, and the laws below hold among all of them. By default a shared store judges expiry by its own clock, which
+is the same for all.
 
 A backend raises any other failure (a full disk, a lost file) as `StorageError`, whose text names no path of the server.
 After one, and after a crash at any point, each key holds what it held before or what was being written, whole. In
-backends that outlive the process, everything that returned is durable.
+backends that outlive the process, everything that returned is durable, as far as `examine` says. A change that raised
+`StorageError` because a shared store did not answer may take effect later, when the store goes on: a writer that must
+not overwrite what others save meanwhile gives `if_version`.
 """
 
 from __future__ import annotations
@@ -53,6 +60,26 @@ class Record:
     expires_at_unix: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordsReport:
+    """A store of records as its backend found it.
+
+    Attributes:
+        engine: the name of the software that stores.
+        version: its version, as it gives it.
+        durability: what is lost when it dies, in words.
+        clock_skew_s: seconds by which the store's clock is ahead of this machine's, give or take half the time of a
+            request. 0 where both are one clock.
+        records: the number of records, with those that have expired and are not purged yet.
+    """
+
+    engine: str
+    version: str
+    durability: str
+    clock_skew_s: float
+    records: int
+
+
 class Records(Protocol):
     """A map from keys to values, with versions and expiry. An expired record is treated as deleted, purged or not."""
 
@@ -76,7 +103,12 @@ class Records(Protocol):
         """Removes the record. Returns True if there was one."""
 
     async def delete_all(self, prefix: str) -> int:
-        """Removes all records whose keys start with `prefix`, in one step. Returns how many of them had not expired."""
+        """Removes all records whose keys start with `prefix`. Returns how many of them had not expired.
+
+        A record saved before the call is gone when it returns. One saved meanwhile may be gone or not. A shared store
+        may remove them in several steps, each short, because one long step would hold up all that use the store: other
+        openers then see some records gone and others not yet, and an error may leave a part of them.
+        """
 
     def scan(self, prefix: str) -> AsyncIterator[tuple[str, Record]]:
         """Yields all records whose key starts with `prefix`, ordered by key (as ASCII).
@@ -88,8 +120,40 @@ class Records(Protocol):
     async def purge(self, now_unix: float) -> int:
         """Removes for good the records that have expired at `now_unix`. Returns how many."""
 
+    async def now_unix(self) -> float:
+        """Returns the time by which expiry is judged. Openers of a shared store agree on it, whatever the clocks of
+        their machines say, so the end of a lease is computed from it."""
+
+    async def examine(self) -> RecordsReport:
+        """Returns what the store says of itself."""
+
     async def aclose(self) -> None:
         """Closes the backend. Safe to call twice; other calls raise `StorageError` from now on."""
+
+
+EVERYTHING: Final = "*"
+"""A notice that stands for all topics: some may have been lost, so look at everything. No topic is written so."""
+
+
+class Notices(Protocol):
+    """A feed of changes among the openers of a store: short topics, written like keys, without content.
+
+    Notices are hints. They can be lost, doubled and reordered, and a subscriber that was told nothing knows nothing:
+    what has to be right is looked at from time to time as well. Whenever notices may have been lost, a subscriber gets
+    `EVERYTHING`: once it has begun to listen, after each interruption, and when it did not keep up.
+    """
+
+    async def publish(self, topic: str) -> None:
+        """Tells all subscribers of all openers, those of this one included.
+
+        Raises:
+            ValueError: the topic is not written like a key.
+            StorageError: the store cannot be used. Whether anybody was told is unknown.
+        """
+
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Listens as long as the context is open. The iterator yields topics and `EVERYTHING`, and never ends by
+        itself: when the store is lost it connects again."""
 
 
 @dataclass(frozen=True, slots=True)

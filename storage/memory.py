@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from .interface import (
     DraftWriter,
     NotStored,
     Record,
+    RecordsReport,
     StorageError,
     StorageFull,
     VersionConflict,
@@ -86,6 +88,14 @@ class MemoryRecords:
         for key in expired:
             del self._records[key]
         return len(expired)
+
+    async def now_unix(self) -> float:
+        return self._now_unix()
+
+    async def examine(self) -> RecordsReport:
+        self._check_open()
+        durability = "everything is forgotten when the process ends"
+        return RecordsReport("memory", f"Python {platform.python_version()}", durability, 0.0, len(self._records))
 
     async def aclose(self) -> None:
         self._is_closed = True

@@ -18,6 +18,8 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "conform": ("hypothesis", "jsonschema"),
     "fast": ("uvloop",),
     "http2": ("h2",),
+    "postgres": ("psycopg",),
+    "redis": ("redis",),
     "regex": ("re2",),
     "trio": ("trio",),
 }

@@ -13,6 +13,8 @@ installed() { printf '%s\n' "$2" > "$real/$1.installed"; }
 
 missing=
 for program in chromium pandoc zsh fish; do command -v "$program" >/dev/null 2>&1 || missing="$missing $program"; done
+command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+[ -n "$(ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null)" ] || missing="$missing postgresql"
 command -v tinyproxy >/dev/null 2>&1 || missing="$missing tinyproxy-bin"  # the package without a service
 if [ -n "$missing" ]; then  # each is named as its package is
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
