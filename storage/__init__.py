@@ -1,5 +1,5 @@
-"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files and in
-SQLite."""
+"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files, in
+SQLite and in S3."""
 
 from .files import FileBlobs
 from .interface import (
@@ -17,6 +17,10 @@ from .interface import (
 )
 from .keys import KEY_SIZE_MAX, check_key, check_prefix
 from .memory import MemoryBlobs, MemoryRecords
+from .s3 import S3Blobs
+from .s3_location import S3Location, parse_location
+from .s3_objects import S3Objects
+from .s3_report import StoreReport, examine
 from .sqlite import SqliteRecords
 
 __all__ = [
@@ -32,10 +36,16 @@ __all__ = [
     "NotStored",
     "Record",
     "Records",
+    "S3Blobs",
+    "S3Location",
+    "S3Objects",
     "SqliteRecords",
     "StorageError",
     "StorageFull",
+    "StoreReport",
     "VersionConflict",
     "check_key",
     "check_prefix",
+    "examine",
+    "parse_location",
 ]

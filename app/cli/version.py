@@ -19,6 +19,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "fast": ("uvloop",),
     "http2": ("h2",),
     "regex": ("re2",),
+    "s3": ("obstore",),
     "trio": ("trio",),
 }
 """Extra → the modules that it brings; `|` stands between those of which one is enough."""
