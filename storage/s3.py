@@ -32,11 +32,11 @@ import json
 import os
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cache
+from time import monotonic
 from typing import Final, NamedTuple
 
 from anyio import CancelScope, to_thread
@@ -286,7 +286,7 @@ class S3Writer:
         except BaseException:
             self._is_left = True
             raise
-        self._last_sent_at = time.monotonic()
+        self._last_sent_at = monotonic()
 
     def _point(self, pointer: bytes) -> None:
         self._check_pause()
@@ -294,7 +294,7 @@ class S3Writer:
         self._objects.put_now(pointer_name(self._key), pointer)
 
     def _check_pause(self) -> None:
-        if self._last_sent_at is not None and time.monotonic() - self._last_sent_at > PAUSE_MAX_S:
+        if self._last_sent_at is not None and monotonic() - self._last_sent_at > PAUSE_MAX_S:
             raise StorageError(f"less than {PIECE_SIZE} bytes came in {PAUSE_MAX_S:g} s, expected more")
 
 

@@ -36,7 +36,7 @@ class StoreReport:
 
 
 async def examine(objects: S3Objects) -> StoreReport:
-    """Writes objects, lists, reads and removes them. Takes 7 requests.
+    """Writes objects, lists, reads and removes them. Takes 9 requests.
 
     Raises:
         StorageError: the store cannot be used, or does not keep what the laws of blobs rest on.

@@ -105,7 +105,7 @@ async def readers_keep_what_another_replaced(opener: OpensShared) -> None:
 
 
 async def one_whole_blob_of_two_writers_stays(opener: OpensShared) -> None:
-    """Of writers of one key at once, one's blob stays, and all see the same one."""
+    """The blob of one of several writers of a key stays, whole, and all openers see the same one."""
     replicas = [opener(name) for name in "abcd"]
     contents = [bytes([65 + number]) * (1 + 700_000 * number) for number in range(len(replicas))]
     stats: list[BlobStat] = []
