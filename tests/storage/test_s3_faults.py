@@ -40,7 +40,9 @@ from s3_server import (
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
 
-OLD, NEW = b"old" * 3_000_000, b"new" * 3_000_000
+OLD, NEW = b"old" * 100_000, b"new" * 100_000
+LONG, OTHER = b"long" * 2_250_000, b"other" * 1_800_000
+SMALL_PIECE = 200_000
 STEPS_MAX = 20
 PATIENCE_S = 1.0
 
@@ -125,7 +127,7 @@ AFTER = {
 
 
 def pieces(content: bytes) -> int:
-    return -(-len(content) // PIECE_SIZE)
+    return -(-len(content) // s3.PIECE_SIZE)
 
 
 async def swept(opener: OpenedS3) -> None:
@@ -153,8 +155,14 @@ def _checked(error: StorageError) -> bool:
 @pytest.mark.parametrize("is_carried_out", [False, True])
 @pytest.mark.parametrize("change", AFTER)
 async def test_a_fault_at_any_request_leaves_old_or_new(
-    change: Callable[[Blobs], Awaitable[None]], is_carried_out: bool, is_crash: bool, server: S3Server, tmp_path: Path
+    change: Callable[[Blobs], Awaitable[None]],
+    is_carried_out: bool,
+    is_crash: bool,
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(s3, "PIECE_SIZE", SMALL_PIECE)
     for step in range(1, STEPS_MAX):
         opener = OpenedS3(server, tmp_path / str(step))
         blobs = opener("a")
@@ -222,17 +230,17 @@ async def test_sweeps_at_once_do_no_harm(opener: OpenedS3) -> None:
 async def test_a_reader_that_outlasts_the_grace_is_told(opener: OpenedS3) -> None:
     """A reader gets the bytes that it began with, or an error, and never the bytes of another blob."""
     blobs = opener("a")
-    await laws.put(blobs, "k", OLD)
+    await laws.put(blobs, "k", LONG)
     reader = aiter(blobs.read("k"))
     await anext(reader)
-    await laws.put(blobs, "k", NEW)
+    await laws.put(blobs, "k", OTHER)
     with later(GRACE_S + 2):
         await blobs.sweep()
         await blobs.sweep()
     with pytest.raises(StorageError, match="replaced or deleted long ago"):
         while piece := await anext(reader):
-            assert piece in OLD
-    assert await laws.contents(blobs) == {"k": NEW}
+            assert piece in LONG
+    assert await laws.contents(blobs) == {"k": OTHER}
 
 
 async def test_a_writer_that_paused_for_long_is_refused(opener: OpenedS3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,18 +254,18 @@ async def test_a_writer_that_paused_for_long_is_refused(opener: OpenedS3, monkey
 
     monkeypatch.setattr(s3, "monotonic", monotonic)
     for pause, is_refused in ((PAUSE_MAX_S, False), (PAUSE_MAX_S + 1, True)):
-        async with blobs.create(f"k{is_refused:d}", size_max_bytes=len(OLD)) as writer:
+        async with blobs.create(f"k{is_refused:d}", size_max_bytes=len(LONG)) as writer:
             is_sent.clear()
-            await writer.write(OLD[:PIECE_SIZE])
+            await writer.write(LONG[:PIECE_SIZE])
             assert await anyio.to_thread.run_sync(is_sent.wait, 30)
             now += pause
-            await writer.write(OLD[PIECE_SIZE:])
+            await writer.write(LONG[PIECE_SIZE:])
             if not is_refused:
                 await writer.commit()
             else:
                 with pytest.raises(StorageError, match="expected more"):
                     await writer.commit()
-    assert await laws.contents(blobs) == {"k0": OLD}
+    assert await laws.contents(blobs) == {"k0": LONG}
     await swept(opener)
 
 
@@ -270,20 +278,20 @@ async def test_an_abandoned_writer_leaves_nothing(opener: OpenedS3) -> None:
     for _ in range(2):
         async with blobs.create("k", size_max_bytes=1 << 30) as writer:
             for _ in range(3):
-                await writer.write(OLD)
+                await writer.write(LONG)
             assert len(s3_pieces(opener)) >= 2
         assert opener.server.names(opener.prefix) == []
         assert opener.server.multipart_uploads() == 0
     with anyio.CancelScope() as scope:
         async with blobs.create("k", size_max_bytes=1 << 30) as writer:
-            await writer.write(OLD)
+            await writer.write(LONG)
             scope.cancel()
-            await writer.write(OLD)
-            await writer.write(OLD)
+            await writer.write(LONG)
+            await writer.write(LONG)
     assert scope.cancelled_caught
     assert opener.server.names(opener.prefix) == []
     with pytest.raises(StorageFull):
-        await laws.put(blobs, "k", OLD, limit=len(OLD) - 1)
+        await laws.put(blobs, "k", LONG, limit=len(LONG) - 1)
     assert opener.server.names(opener.prefix) == []
 
 
@@ -336,7 +344,7 @@ async def test_a_connection_that_breaks_in_a_write_leaves_nothing_to_be_seen(ope
         )
         blobs = S3Blobs(objects, str(tmp_path / "cut"))
         with pytest.raises(StorageError, match="the object store cannot be used"):
-            await laws.put(blobs, "k", OLD * 2)
+            await laws.put(blobs, "k", LONG * 2)
         with pytest.raises(StorageError, match="there is no connection to it"):
             await blobs.stat("k")
         await laws.lengthen(blobs, "draft", 0, b"ab", "leave")
@@ -356,17 +364,17 @@ async def test_a_silent_server_is_not_waited_for(opener: OpenedS3, tmp_path: Pat
             opener.prefix, port=between.port, attempt_timeout_s=PATIENCE_S, retry_timeout_s=PATIENCE_S / 10
         )
         blobs = S3Blobs(objects, str(tmp_path / "silent"))
-        await laws.put(blobs, "k", OLD)
+        await laws.put(blobs, "k", LONG)
         reader = aiter(blobs.read("k"))
         await anext(reader)
         between.pause()
-        calls: list[Awaitable[object]] = [blobs.stat("k"), blobs.delete("k"), laws.put(blobs, "k", NEW)]
+        calls: list[Awaitable[object]] = [blobs.stat("k"), blobs.delete("k"), laws.put(blobs, "k", OTHER)]
         calls += [laws.contents(blobs), blobs.sweep(), laws.whole(reader)]
         for call in calls:
             with pytest.raises(StorageError, match="it did not answer in time"):
                 await call
         between.resume()
-    assert await laws.contents(opener("b")) in ({"k": OLD}, {"k": NEW}, {})
+    assert await laws.contents(opener("b")) in ({"k": LONG}, {"k": OTHER}, {})
 
 
 async def test_a_server_that_is_killed_in_a_write_is_told_of(tmp_path: Path) -> None:
@@ -376,10 +384,10 @@ async def test_a_server_that_is_killed_in_a_write_is_told_of(tmp_path: Path) -> 
         await laws.put(blobs, "kept", b"kept")
         with pytest.raises(StorageError):
             async with blobs.create("k", size_max_bytes=1 << 30) as writer:
-                await writer.write(OLD)
+                await writer.write(LONG)
                 server.kill()
-                await writer.write(OLD)
-                await writer.write(OLD)
+                await writer.write(LONG)
+                await writer.write(LONG)
                 await writer.commit()
         for call in (blobs.stat("kept"), blobs.delete("kept"), laws.contents(blobs), blobs.sweep()):
             with pytest.raises(StorageError, match="there is no connection to it") as raised:
