@@ -1,5 +1,5 @@
-"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files, in SQLite
-and on servers."""
+"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files, in SQLite,
+in PostgreSQL, in Redis and in S3."""
 
 from .files import FileBlobs
 from .interface import (
@@ -25,6 +25,10 @@ from .postgres import PostgresRecords
 from .postgres_notices import PostgresNotices
 from .redis import RedisRecords
 from .redis_notices import RedisNotices
+from .s3 import S3Blobs
+from .s3_location import S3Location, parse_location
+from .s3_objects import S3Objects
+from .s3_report import StoreReport, examine
 from .sqlite import SqliteRecords
 
 __all__ = [
@@ -48,10 +52,16 @@ __all__ = [
     "RecordsReport",
     "RedisNotices",
     "RedisRecords",
+    "S3Blobs",
+    "S3Location",
+    "S3Objects",
     "SqliteRecords",
     "StorageError",
     "StorageFull",
+    "StoreReport",
     "VersionConflict",
     "check_key",
     "check_prefix",
+    "examine",
+    "parse_location",
 ]

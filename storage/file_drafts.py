@@ -9,16 +9,83 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from anyio import CancelScope, Lock, to_thread
 
-from .interface import BlobStat, StorageError, StorageFull
+from .interface import BlobStat, DraftWriter, NotStored, StorageError, StorageFull
+from .keys import check_key
 
 WRITE_SIZE: Final = 256 * 1024
 """Bytes gathered for one call into a worker thread, since network chunks are small."""
+
+
+class FileDrafts:
+    """The drafts of a backend, in one folder. See `Blobs.extend` and `Blobs.delete` for the laws.
+
+    Args:
+        root: the folder, which exists.
+        finish: makes a complete, synced file the blob of a key. Called with the key, the file's name and the blob's
+            `BlobStat`. A file that is still there afterwards is removed.
+    """
+
+    def __init__(self, root: str, finish: Callable[[str, str, BlobStat], Awaitable[None]]) -> None:
+        self._root = root
+        self._finish_blob = finish
+        self._drafts: dict[str, FileDraft] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the drafts' files."""
+        return {draft.name for draft in self._drafts.values()}
+
+    @asynccontextmanager
+    async def extend(self, key: str, offset: int, size_max_bytes: int) -> AsyncIterator[DraftWriter]:
+        draft = self._drafts.get(check_key(key))
+        if draft is None and offset == 0:
+            draft = self._drafts[key] = FileDraft(key, f"~{secrets.token_hex(16)}")
+        if draft is None:
+            raise NotStored(f"there is no draft {key}")
+        async with draft.turn:
+            if self._drafts.get(key) is not draft or draft.size_bytes != offset:
+                raise NotStored(f"there is no draft {key} of {offset} bytes")
+            writer = FileDraftWriter(draft, self._path(draft), size_max_bytes, partial(self._finish, draft))
+            try:
+                with as_storage_errors():
+                    await to_thread.run_sync(writer.open)
+                yield writer
+            finally:
+                with CancelScope(shield=True):
+                    await to_thread.run_sync(writer.close)
+
+    async def delete(self, key: str) -> None:
+        """Removes the draft of `key`, if there is one, once no writer has it."""
+        draft = self._drafts.get(check_key(key))
+        if draft is not None:
+            async with draft.turn:
+                if self._drafts.get(key) is draft:
+                    with CancelScope(shield=True):
+                        await self._drop(draft)
+
+    async def _finish(self, draft: FileDraft, stat: BlobStat) -> None:
+        try:
+            await self._finish_blob(draft.key, draft.name, stat)
+        finally:
+            with CancelScope(shield=True):
+                await self._drop(draft)
+
+    async def _drop(self, draft: FileDraft) -> None:
+        """Ends a draft, and removes its file if that still has its temporary name."""
+        with suppress(OSError):
+            await to_thread.run_sync(os.unlink, self._path(draft))
+        del self._drafts[draft.key]
+
+    def _path(self, draft: FileDraft) -> str:
+        return os.path.join(self._root, draft.name)
 
 
 class FileDraft:
@@ -73,10 +140,10 @@ class FileDraftWriter:
             raise StorageError("the draft could not be written")
         with CancelScope(shield=True):  # a draft that became half a blob would be neither
             await self._run(self._flush_all)
-            self._is_spent = True
-            stat = BlobStat(self._draft.size_bytes, self._draft.sha256.hexdigest())
-            with as_storage_errors():
-                await self._finish(stat)
+        self._is_spent = True
+        stat = BlobStat(self._draft.size_bytes, self._draft.sha256.hexdigest())
+        with as_storage_errors():
+            await self._finish(stat)
         return stat
 
     async def _run(self, flush: Callable[[], None]) -> None:

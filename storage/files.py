@@ -14,14 +14,14 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import cache
 from typing import Final, NamedTuple
 
 from anyio import CancelScope, Lock, to_thread
 from anyio.lowlevel import checkpoint
 
-from .file_drafts import WRITE_SIZE, FileDraft, FileDraftWriter, as_storage_errors
+from .file_drafts import WRITE_SIZE, FileDrafts, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
 from .kernel_copy import copy_in_kernel
 from .keys import check_key
@@ -61,8 +61,8 @@ class FileBlobs:
         self._turn = Lock()  # one change of the folder's names at a time
         self._index, _ = self._survey()
         self._last_serial = max((entry.serial for entry in self._index.values()), default=0)
-        self._temporary: set[str] = set()  # names of open writers, and of drafts
-        self._drafts: dict[str, FileDraft] = {}
+        self._temporary: set[str] = set()  # names of open writers
+        self._drafts = FileDrafts(self._root, self.adopt)
 
     @asynccontextmanager
     async def create(self, key: str, *, size_max_bytes: int) -> AsyncIterator[BlobWriter]:
@@ -77,39 +77,8 @@ class FileBlobs:
                 await to_thread.run_sync(writer.discard)
             self._temporary.discard(writer.name)
 
-    @asynccontextmanager
-    async def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AsyncIterator[DraftWriter]:
-        draft = self._drafts.get(check_key(key))
-        if draft is None and offset == 0:
-            draft = self._drafts[key] = FileDraft(key, f"~{secrets.token_hex(16)}")
-            self._temporary.add(draft.name)
-        if draft is None:
-            raise NotStored(f"there is no draft {key}")
-        async with draft.turn:
-            if self._drafts.get(key) is not draft or draft.size_bytes != offset:
-                raise NotStored(f"there is no draft {key} of {offset} bytes")
-            writer = FileDraftWriter(draft, self._path(draft.name), size_max_bytes, partial(self._finish, draft))
-            try:
-                with as_storage_errors():
-                    await to_thread.run_sync(writer.open)
-                yield writer
-            finally:
-                with CancelScope(shield=True):
-                    await to_thread.run_sync(writer.close)
-
-    async def _finish(self, draft: FileDraft, stat: BlobStat) -> None:
-        try:
-            await self.adopt(draft.key, draft.name, stat)
-        finally:
-            with CancelScope(shield=True):
-                await self._drop(draft)
-
-    async def _drop(self, draft: FileDraft) -> None:
-        """Ends a draft, and removes its file if that still has its temporary name."""
-        del self._drafts[draft.key]
-        with suppress(OSError):
-            await to_thread.run_sync(os.unlink, self._path(draft.name))
-        self._temporary.discard(draft.name)
+    def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AbstractAsyncContextManager[DraftWriter]:
+        return self._drafts.extend(key, offset, size_max_bytes)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
         entry = self._index.get(check_key(key))
@@ -144,12 +113,7 @@ class FileBlobs:
         return None if entry is None else entry.stat
 
     async def delete(self, key: str) -> bool:
-        draft = self._drafts.get(check_key(key))
-        if draft is not None:
-            async with draft.turn:
-                if self._drafts.get(key) is draft:
-                    with CancelScope(shield=True):
-                        await self._drop(draft)
+        await self._drafts.delete(key)
         async with self._turn:
             entry = self._index.get(key)
             if entry is None:
@@ -174,7 +138,7 @@ class FileBlobs:
         async with self._turn:
             with as_storage_errors():
                 index, leftovers = await to_thread.run_sync(self._survey)
-                doomed = [name for name in leftovers if name not in self._temporary]
+                doomed = [name for name in leftovers if name not in self._temporary | self._drafts.names]
                 await to_thread.run_sync(self._remove, doomed)
             self._index = index
             self._last_serial = max([self._last_serial, *(entry.serial for entry in index.values())])

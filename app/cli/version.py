@@ -21,6 +21,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "postgres": ("psycopg",),
     "redis": ("redis",),
     "regex": ("re2",),
+    "s3": ("obstore",),
     "trio": ("trio",),
 }
 """Extra → the modules that it brings; `|` stands between those of which one is enough."""

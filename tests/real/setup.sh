@@ -38,6 +38,7 @@ venv() {
 venv filers markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp-pandoc==0.11.1 excel-mcp-server==2.2.2 \
     office-word-mcp-server==1.1.11 mcp==2.3.0 fastmcp==4.1.2 fastmcp-tasks==4.1.2 & other=$!
 venv canaille pytest-iam==0.3.0
+venv moto 'moto[s3,server]==5.2.5'  # for tests/storage
 venv client1 mcp==1.30.0 websockets==17.4 hypercorn==0.18.0
 
 # packages NAME PACKAGE…
