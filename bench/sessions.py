@@ -1,7 +1,7 @@
 """A small MCP client: one session over Streamable HTTP, or with a process on stdio, for `starts.py`.
 
-Of revision 2025-11-25, on the standard library alone. Each HTTP request has a connection of its own, which takes a tenth
-of a millisecond.
+The client speaks revision 2025-11-25, and uses the standard library alone. Each HTTP request has a connection of its own,
+which takes a tenth of a millisecond.
 """
 
 from __future__ import annotations

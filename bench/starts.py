@@ -1,8 +1,8 @@
-"""Measures how long a person waits for the servers of a configuration file, through several proxies: `make bench-starts`.
+"""Measures how long a person waits for the servers of a file, through several proxies: `make bench-starts`.
 
-Each proxy is started as its user starts it, with the same real servers behind it. All subjects take turns in each round,
+Each proxy is started as its user starts it, with the same real servers behind it. All subjects take turns in a round,
 and every figure is the median of the rounds. One more round comes first and does not count: it fills the caches of the
-system and compiles what Python loads.
+system and compiles what Python loads. Times depend on other work, so each measurement waits for a moment without it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SETTLE_MAX_S = 30.0
 SETTLED_S = 0.5
 """The processes are idle when none of them took CPU time, but for a tick, for so long."""
 BUSY_SAMPLE_S = 1.0
+BUSY_MAX = 0.2
+"""Processors that may be busy with other work when a measurement begins."""
 FAILURES = (Failed, OSError, subprocess.SubprocessError, ValueError, KeyError)
 """Failures of one subject that do not end the run: a failed start, a wrong response, a timeout."""
 
@@ -399,42 +401,48 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Measures, and returns the report, which can be written as JSON."""
     results: dict[str, dict[str, list[Figures]]] = {}
     absent = {name: reason for name in SUBJECTS if (reason := why_absent(name))}
-    rounds = []
+    before = []
     with Programs() as programs:
         settings = {name: prepare(name, programs.scratch) for name in options.only or CONFIGURATIONS}
-        for number_ in range(options.rounds + 1):
+        for count in range(options.rounds + 1):
             for name, setting in settings.items():
-                load, busy = os.getloadavg()[0], busy_processors()
-                label = f"round {number_}" if number_ else "first round, not counted"
-                print(
-                    f"{name}, {label}: load {load:.2f}, {busy:.1f} of {os.cpu_count()} processors busy before it",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                if number_:
-                    rounds.append({"load": load, "busy": busy})
-                for subject in turns(options.through or SUBJECTS, number_):
+                say(f"{name}, " + (f"round {count}" if count else "the first round, which does not count"))
+                for subject in turns(options.through or SUBJECTS, count):
                     if subject in absent:
                         continue
+                    busy, load = wait_until_quiet(options.wait), os.getloadavg()[0]
                     try:
                         figures = measure(subject, setting)
                     except FAILURES as error:
                         absent[subject] = f"{name}: {' '.join(str(error).split())[-300:]}"
-                        print(f"  {subject} is left out: {absent[subject]}", file=sys.stderr, flush=True)
+                        say(f"  {subject} is left out: {absent[subject]}")
                         continue
-                    print(f"  {subject}: {summary(figures)}", file=sys.stderr, flush=True)
-                    if number_:
+                    say(f"  {subject}: {summary(figures)}; before it: load {load:.2f}, {busy:.1f} processors busy")
+                    if count:
+                        before.append({"load": load, "busy": busy})
                         results.setdefault(name, {}).setdefault(subject, []).append(figures)
     return {
         "python": description(),
         "machine": f"{os.cpu_count()} processors, Linux {os.uname().release}",
         "rounds": options.rounds,
-        "before": rounds,
+        "before": before,
         "peers": {name: version for name, version in versions().items() if name in RUNS["starts"]},
         "node": subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip(),
         "results": results,
         "absent": absent,
     }
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def wait_until_quiet(wait_s: float) -> float:
+    """Waits until the system has no other work, for `wait_s` at most. Returns how many processors are busy then."""
+    deadline = time.monotonic() + wait_s
+    while (busy := busy_processors()) > BUSY_MAX and time.monotonic() < deadline:
+        pass
+    return busy
 
 
 def turns(subjects: Iterable[str], number: int) -> list[str]:
@@ -473,10 +481,11 @@ def render(report: dict[str, Any]) -> str:
         for subject, rounds in subjects.items()
     ]
     loads, busy = ([one[key] for one in report["before"]] for key in ("load", "busy"))
+    quiet = sum(one <= BUSY_MAX for one in busy)
     parts = [
         f"{interpreter_line(report['python'])} Node.js {report['node']}. {report['machine']}. Load average before the "
-        f"rounds: {min(loads):.2f} to {max(loads):.2f}; {min(busy):.1f} to {max(busy):.1f} processors were busy. "
-        f"{report['rounds']} rounds, medians, with the least and the greatest in brackets.",
+        f"measurements: {min(loads):.2f} to {max(loads):.2f}; no other work before {quiet} of {len(busy)}. "
+        f"{report['rounds']} rounds: the median, and the range in brackets.",
         table(("servers", "through", *(heading for heading, _ in COLUMNS.values())), rows),
         "With: " + ", ".join(report["peers"].values()) + ".",
     ]
@@ -517,6 +526,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--only", action="append", choices=CONFIGURATIONS, help="a configuration; may be repeated")
     options.add_argument("--through", action="append", choices=SUBJECTS, help="a subject; may be repeated")
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--wait", type=float, default=60.0, help="seconds, at most, for other work to end each time")
     options.add_argument("--json", metavar="FILE", type=Path)
     options.add_argument("--page", metavar="FILE", type=Path, help="put the table into this page, and print nothing")
     return options
