@@ -1,6 +1,6 @@
 """Byte proxies and other MCP proxies to compare with, installed from their registries into `.peers`.
 
-`python bench/peers.py calls` installs those of `make bench`, `python bench/peers.py starts` those of `make bench-starts`.
+`python bench/peers.py calls` installs those of `make bench`, and `starts` instead those of `make bench-starts`.
 
 Debian packages are unpacked there, not installed on the system, so no root rights are needed. A program that cannot be
 installed is left out of the run, with the reason in the report.

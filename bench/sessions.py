@@ -1,7 +1,7 @@
 """A small MCP client: one session over Streamable HTTP, or with a process on stdio, for `starts.py`.
 
-The client speaks revision 2025-11-25, and uses the standard library alone. Each HTTP request has a connection of its own,
-which takes a tenth of a millisecond.
+The client speaks revision 2025-11-25, and uses the standard library alone. Each HTTP request has a connection of its
+own, which takes a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -120,10 +120,13 @@ class ProcessSession:
         self._process.stdin.flush()
 
 
-def tools_of(session: Session) -> set[str]:
-    """Begins the session, and returns the names of all tools."""
+def begin(session: Session) -> None:
     session.request("initialize", HELLO)
     session.notify("notifications/initialized")
+
+
+def tools_of(session: Session) -> set[str]:
+    """Returns the names of all tools, in a session that has begun."""
     names: set[str] = set()
     params: dict[str, Any] = {}
     while True:

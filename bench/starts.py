@@ -1,20 +1,23 @@
 """Measures how long a person waits for the servers of a file, through several proxies: `make bench-starts`.
 
 Each proxy is started as its user starts it, with the same real servers behind it. All subjects take turns in a round,
-and every figure is the median of the rounds. One more round comes first and does not count: it fills the caches of the
-system and compiles what Python loads. Times depend on other work, so each measurement waits for a moment without it.
+and every figure is the median of the rounds. A round of the first configuration comes before them and does not count:
+it compiles what Python loads. Times depend on other work, so each measurement waits for a moment without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +30,11 @@ from interpreter import description
 from peers import PEERS, RUNS, is_there, versions
 from programs import ROOT, Failed, Programs, compile_python, free_port
 from report import fill, interpreter_line, number, table
-from sessions import Endpoint, HttpSession, ProcessSession, Session, tools_of
+from sessions import Endpoint, HttpSession, ProcessSession, Session, begin, tools_of
 from subjects import ISTHMUS
 
 ANSWER_TIMEOUT_S = 120.0
+LISTED_EVERY_S = 0.05
 SETTLE_MAX_S = 30.0
 SETTLED_S = 0.5
 """The processes are idle when none of them took CPU time, but for a tick, for so long."""
@@ -105,11 +109,16 @@ Figures = dict[str, float]
 Subject = Callable[[Setting], Launch]
 
 
-def isthmus(setting: Setting) -> Launch:
+def isthmus(setting: Setting, *options: str) -> Launch:
     """Returns the start of the product, with an endpoint for each server."""
     port = free_port()
     endpoints = {one.id: Endpoint(port, f"/mcp/{one.id}") for one in setting.servers}
-    return Launch({port: [*ISTHMUS, "serve", "--port", str(port), str(setting.file)]}, endpoints)
+    return Launch({port: [*ISTHMUS, "serve", *options, "--port", str(port), str(setting.file)]}, endpoints)
+
+
+def isthmus_quiet(setting: Setting) -> Launch:
+    """Returns the start of the product without its summary, for which it starts each server once more."""
+    return isthmus(setting, "--quiet-start")
 
 
 def isthmus_all(setting: Setting) -> Launch:
@@ -162,20 +171,22 @@ def _supergateway(port: int, server: list[str]) -> list[str]:
 SUBJECTS: Final[dict[str, Subject | None]] = {
     "direct": None,
     "isthmus": isthmus,
+    "isthmus-quiet": isthmus_quiet,
     "isthmus-all": isthmus_all,
+    "isthmus-again": isthmus_all,
     "mcp-proxy-npm": partial(one_each, _mcp_proxy_npm),
     "mcp-proxy-pypi": mcp_proxy_pypi,
     "fastmcp": fastmcp,
     "supergateway": partial(one_each, _supergateway),
 }
-"""`direct` has no proxy: the client starts the servers, and another one for its second session."""
+"""`direct` has no proxy: the client starts the servers, and another one for its second session. `isthmus-again` was
+started before with the same file, and has kept the lists. Each other subject has a folder with nothing in it."""
+STORED: Final = ("isthmus-again",)
 CHECKS: Final[dict[str, list[str]]] = {
     "isthmus": [*ISTHMUS, "check"],
     "fastmcp": [str(PEERS / "fastmcp/bin/fastmcp"), "list", "--json"],
 }
 """Commands that ask all servers of a file, and print the names of their tools."""
-CONFIGURED: Final = ("isthmus", "isthmus-all", "mcp-proxy-pypi", "fastmcp")
-"""The subjects that read the configuration file. The others have one server in each process."""
 
 
 def measure(subject: str, setting: Setting) -> Figures:
@@ -185,7 +196,16 @@ def measure(subject: str, setting: Setting) -> Figures:
         Failed: an answer is wrong or missing.
     """
     starter = SUBJECTS[subject]
-    figures = _measure_direct(setting) if starter is None else _measure_proxy(starter(setting), setting)
+    if starter is None:
+        figures = _measure_direct(setting)
+    elif subject in STORED:
+        if not (setting.file.parent / "data").exists():
+            _measure_proxy(starter, setting)
+        figures = _measure_proxy(starter, setting)
+    else:
+        with tempfile.TemporaryDirectory(dir=setting.folder.parent) as folder:
+            file = Path(shutil.copy(setting.file, folder))
+            figures = _measure_proxy(starter, dataclasses.replace(setting, file=file))
     if subject in CHECKS:
         began = time.monotonic()
         _check(subject, setting)
@@ -193,7 +213,8 @@ def measure(subject: str, setting: Setting) -> Figures:
     return figures
 
 
-def _measure_proxy(launch: Launch, setting: Setting) -> Figures:
+def _measure_proxy(starter: Subject, setting: Setting) -> Figures:
+    launch = starter(setting)
     with Programs() as programs:
         began = time.monotonic()
         deadline = began + ANSWER_TIMEOUT_S
@@ -248,13 +269,22 @@ def _measure_direct(setting: Setting) -> Figures:
 def list_all(sessions: Iterable[tuple[Session, set[str]]], began: float) -> float:
     """Begins all sessions at once. Returns the time from `began` to the last list of tools, in µs.
 
+    An endpoint of several servers may answer before all of them have. Such a list is asked for again.
+
     Raises:
         Failed: one of them lacks a tool that was expected, or has no answer.
     """
 
     def list_one(session: Session, expected: set[str]) -> float:
-        require(tools_of(session), expected)
-        return time.monotonic() - began
+        begin(session)
+        while True:
+            try:
+                require(tools_of(session), expected)
+                return time.monotonic() - began
+            except Failed:
+                if time.monotonic() - began > ANSWER_TIMEOUT_S:
+                    raise
+            time.sleep(LISTED_EVERY_S)
 
     sessions = list(sessions)
     with ThreadPoolExecutor(len(sessions)) as threads:
@@ -264,6 +294,7 @@ def list_all(sessions: Iterable[tuple[Session, set[str]]], began: float) -> floa
 def _use_second(session_of: Callable[[], Session], prefix: str) -> Figures:
     began = time.monotonic()
     session = session_of()
+    begin(session)
     require(tools_of(session), {prefix + CALLED.tool})
     listed = time.monotonic()
     result = session.request("tools/call", {"name": prefix + CALLED.tool, "arguments": CALL})
@@ -387,10 +418,10 @@ def busy_processors() -> float:
 
 
 def prepare(name: str, folder: Path) -> Setting:
-    """Writes the configuration file."""
-    servers, file = CONFIGURATIONS[name], folder / f"{name}.json"
-    place = folder / "files"
-    place.mkdir(exist_ok=True)
+    """Writes a configuration file into a folder of its own."""
+    servers, file = CONFIGURATIONS[name], folder / name / "mcp.json"
+    place = folder / name / "files"
+    place.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(place)], check=True)
     commands = {one.id: one.command_in(place) for one in servers}
     file.write_text(json.dumps({"mcpServers": {id: {"command": c[0], "args": c[1:]} for id, c in commands.items()}}))
@@ -399,38 +430,48 @@ def prepare(name: str, folder: Path) -> Setting:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Measures, and returns the report, which can be written as JSON."""
-    results: dict[str, dict[str, list[Figures]]] = {}
-    absent = {name: reason for name in SUBJECTS if (reason := why_absent(name))}
-    before = []
-    with Programs() as programs:
-        settings = {name: prepare(name, programs.scratch) for name in options.only or CONFIGURATIONS}
-        for count in range(options.rounds + 1):
-            for name, setting in settings.items():
-                say(f"{name}, " + (f"round {count}" if count else "the first round, which does not count"))
-                for subject in turns(options.through or SUBJECTS, count):
-                    if subject in absent:
-                        continue
-                    busy, load = wait_until_quiet(options.wait), os.getloadavg()[0]
-                    try:
-                        figures = measure(subject, setting)
-                    except FAILURES as error:
-                        absent[subject] = f"{name}: {' '.join(str(error).split())[-300:]}"
-                        say(f"  {subject} is left out: {absent[subject]}")
-                        continue
-                    say(f"  {subject}: {summary(figures)}; before it: load {load:.2f}, {busy:.1f} processors busy")
-                    if count:
-                        before.append({"load": load, "busy": busy})
-                        results.setdefault(name, {}).setdefault(subject, []).append(figures)
-    return {
+    report: dict[str, Any] = {
         "python": description(),
         "machine": f"{os.cpu_count()} processors, Linux {os.uname().release}",
-        "rounds": options.rounds,
-        "before": before,
-        "peers": {name: version for name, version in versions().items() if name in RUNS["starts"]},
         "node": subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip(),
-        "results": results,
-        "absent": absent,
+        "peers": {name: version for name, version in versions().items() if name in RUNS["starts"]},
+        "rounds": 0,
+        "before": [],
+        "results": {},
+        "absent": {name: reason for name in SUBJECTS if (reason := why_absent(name))},
     }
+    with Programs() as programs:
+        settings = {name: prepare(name, programs.scratch) for name in options.only or CONFIGURATIONS}
+        first = next(iter(settings))
+        say(f"{first}, a round that does not count")
+        measure_round(first, settings[first], options, 0, report)
+        for count in range(1, options.rounds + 1):
+            for name, setting in settings.items():
+                say(f"{name}, round {count}")
+                measure_round(name, setting, options, count, report)
+            report["rounds"] = count
+            if options.json:
+                options.json.write_text(json.dumps(report, indent=1))
+    return report
+
+
+def measure_round(name: str, setting: Setting, options: argparse.Namespace, count: int, report: dict[str, Any]) -> None:
+    """Measures all subjects once, and adds the figures to the report unless `count` is 0."""
+    absent = report["absent"]
+    for subject in turns(options.through or SUBJECTS, count):
+        if subject in absent:
+            continue
+        busy, load = wait_until_quiet(options.wait), os.getloadavg()[0]
+        try:
+            figures = measure(subject, setting)
+        except FAILURES as error:
+            absent[subject] = f"{name}: {' '.join(str(error).split())[-300:]}"
+            say(f"  {subject} is left out: {absent[subject]}")
+            continue
+        say(f"  {subject}: {summary(figures)}; before it: load {load:.2f}, {busy:.1f} processors busy")
+        if count:
+            report["before"].append({"load": load, "busy": busy})
+            report["results"].setdefault(name, {}).setdefault(subject, []).append(figures)
 
 
 def say(line: str) -> None:
@@ -504,12 +545,13 @@ def spread(rounds: list[Figures], figure: str, unit: float) -> str:
 
 
 def main(options: argparse.Namespace) -> None:
+    if options.report:
+        show(json.loads(options.report.read_text()), options.page)
+        return
     compile_python(ROOT)
-    report = run(options)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report, indent=1))
-    show(report, options.page)
+    show(run(options), options.page)
 
 
 def show(report: dict[str, Any], page: Path | None) -> None:
@@ -528,6 +570,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--wait", type=float, default=60.0, help="seconds, at most, for other work to end each time")
     options.add_argument("--json", metavar="FILE", type=Path)
+    options.add_argument("--report", metavar="FILE", type=Path, help="measure nothing: take what --json has written")
     options.add_argument("--page", metavar="FILE", type=Path, help="put the table into this page, and print nothing")
     return options
 
