@@ -435,7 +435,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "machine": f"{os.cpu_count()} processors, Linux {os.uname().release}",
         "node": subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip(),
         "peers": {name: version for name, version in versions().items() if name in RUNS["starts"]},
-        "rounds": 0,
         "before": [],
         "results": {},
         "absent": {name: reason for name in SUBJECTS if (reason := why_absent(name))},
@@ -449,7 +448,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             for name, setting in settings.items():
                 say(f"{name}, round {count}")
                 measure_round(name, setting, options, count, report)
-            report["rounds"] = count
             if options.json:
                 options.json.write_text(json.dumps(report, indent=1))
     return report
@@ -517,7 +515,7 @@ COLUMNS: Final = {
 def render(report: dict[str, Any]) -> str:
     """Returns the table of a report, with what it was measured on, as Markdown."""
     rows = [
-        [name, subject, *(spread(rounds, figure, unit) for figure, (_, unit) in COLUMNS.items())]
+        [name, subject, str(len(rounds)), *(spread(rounds, figure, unit) for figure, (_, unit) in COLUMNS.items())]
         for name, subjects in report["results"].items()
         for subject, rounds in subjects.items()
     ]
@@ -526,8 +524,8 @@ def render(report: dict[str, Any]) -> str:
     parts = [
         f"{interpreter_line(report['python'])} Node.js {report['node']}. {report['machine']}. Load average before the "
         f"measurements: {min(loads):.2f} to {max(loads):.2f}; no other work before {quiet} of {len(busy)}. "
-        f"{report['rounds']} rounds: the median, and the range in brackets.",
-        table(("servers", "through", *(heading for heading, _ in COLUMNS.values())), rows),
+        "A figure is the median of its rounds, with their range in brackets.",
+        table(("servers", "through", "rounds", *(heading for heading, _ in COLUMNS.values())), rows),
         "With: " + ", ".join(report["peers"].values()) + ".",
     ]
     if report["absent"]:
