@@ -53,6 +53,10 @@ class RecordServer:
     def notices(self, records: Records) -> Notices:
         raise NotImplementedError
 
+    def connections(self) -> int:
+        """How many connections others have."""
+        raise NotImplementedError
+
     def pids(self) -> list[int]:
         """The process and its children."""
         pid = self.process.pid
@@ -61,8 +65,11 @@ class RecordServer:
 
     def signal_all(self, number: signal.Signals) -> None:
         for pid in self.pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+            self.send(pid, number)
+
+    def send(self, pid: int, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
     def kill(self) -> None:
         """Ends the process without a word. What it had not written to disk is lost."""
@@ -131,6 +138,12 @@ class PostgresServer(RecordServer):
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.dsn(), autocommit=True, connect_timeout=READY_S)
+
+    def connections(self) -> int:
+        with self.connect() as db:
+            row = db.execute("select count(*) from pg_stat_activity where application_name = 'isthmus'").fetchone()
+        assert row is not None
+        return int(row[0])
 
     def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> PostgresRecords:
         return PostgresRecords(self.dsn(), table=name, now_unix=now_unix, **options)
@@ -202,6 +215,10 @@ class RedisServer(RecordServer):
 
     def connect(self) -> redis.Redis:
         return redis.Redis(port=self.port, password=SECRET)
+
+    def connections(self) -> int:
+        with self.connect() as client:
+            return len(client.client_list()) - 1
 
     def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> RedisRecords:
         return RedisRecords(self.url(), prefix=name, now_unix=now_unix, **options)
