@@ -1,7 +1,7 @@
 """Real servers of records, PostgreSQL and Redis, and functions that open stores on them.
 
 A server of the session serves most tests, each of which has a table or a prefix of its own. A test of faults starts a
-server for itself.
+server for itself. `bench/storage.py` uses them too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-import pytest
 import redis
 from isthmus.storage.interface import Notices, Records
 from isthmus.storage.postgres import PostgresRecords
@@ -35,6 +34,10 @@ KINDS: Final = ("postgres", "redis")
 INSTALL: Final = "run tests/real/setup.sh, which installs it"
 
 _names = itertools.count()
+
+
+class NotInstalled(Exception):
+    """Raised when a server is not on this machine."""
 
 
 class RecordServer:
@@ -54,7 +57,7 @@ class RecordServer:
         raise NotImplementedError
 
     def connections(self) -> int:
-        """How many connections others have."""
+        """Returns the number of connections, without that of this question."""
         raise NotImplementedError
 
     def pids(self) -> list[int]:
@@ -175,7 +178,7 @@ class RedisServer(RecordServer):
     def __init__(self, folder: Path) -> None:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         if program is None:
-            pytest.skip(f"redis-server is not installed: {INSTALL}")
+            raise NotInstalled(f"redis-server is not installed: {INSTALL}")
         self._program = program
         self._folder = folder
         self.port = free_port()
@@ -269,7 +272,7 @@ def _postgres_programs() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
     on_path = shutil.which("postgres")
     if not found and on_path is None:
-        pytest.skip(f"postgresql is not installed: {INSTALL}")
+        raise NotInstalled(f"postgresql is not installed: {INSTALL}")
     return found[-1] if found else Path(str(on_path)).parent
 
 

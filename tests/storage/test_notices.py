@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -15,16 +15,9 @@ from isthmus.storage.interface import EVERYTHING, Notices, StorageError
 from isthmus.storage.notices import Inbox, MemoryNotices
 from isthmus.storage.postgres_connections import PostgresListener
 from isthmus.storage.redis_notices import RedisListener
-from record_servers import KINDS, RecordServer, running
+from record_servers import RecordServer
 
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest) -> Iterator[RecordServer]:
-    """A server that the tests of this file may stop and kill, if they start it again."""
-    with running(request.param) as server:
-        yield server
 
 
 @asynccontextmanager
@@ -94,20 +87,22 @@ async def test_law_in_one_process(law: Callable[[Notices, Notices], Awaitable[No
 @pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("law", LAWS)
-async def test_law_between_openers(law: Callable[[Notices, Notices], Awaitable[None]], server: RecordServer) -> None:
+async def test_law_between_openers(
+    law: Callable[[Notices, Notices], Awaitable[None]], faulty_server: RecordServer
+) -> None:
     """The law holds, and no connection is left behind."""
-    before = await to_thread.run_sync(server.connections)
+    before = await to_thread.run_sync(faulty_server.connections)
     with anyio.fail_after(60):
-        async with feeds(server, 2) as (one, other):
+        async with feeds(faulty_server, 2) as (one, other):
             await law(one, other)
-        while await to_thread.run_sync(server.connections) > before:  # noqa: ASYNC110 (the server notices later)
+        while await to_thread.run_sync(faulty_server.connections) > before:  # noqa: ASYNC110 (the server notices later)
             await anyio.sleep(0.01)
 
 
 @pytest.mark.anyio
 async def test_topics_that_wait_are_bounded_and_stand_once() -> None:
-    """At `TOPICS_MAX` one more becomes `EVERYTHING`, which stands for all that waited and all that comes until it is
-    taken."""
+    """One topic beyond `TOPICS_MAX` becomes `EVERYTHING`, which stands for all that waited and all that comes until it
+    is taken."""
     inbox = Inbox()
     for number in range(notices.TOPICS_MAX):
         inbox.put(f"{number}")
@@ -126,17 +121,19 @@ async def test_topics_that_wait_are_bounded_and_stand_once() -> None:
 
 @pytest.mark.real
 @pytest.mark.anyio
-async def test_a_feed_goes_on_after_its_server_has_died(server: RecordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_feed_goes_on_after_its_server_has_died(
+    faulty_server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Publishing fails while the server is away. A subscriber gets `EVERYTHING` when it hears again, and then
     topics."""
     monkeypatch.setattr(notices, "RECONNECT_S", 0.1)
     with anyio.fail_after(120):
-        async with feeds(server) as (feed,), feed.subscribe() as topics:
+        async with feeds(faulty_server) as (feed,), feed.subscribe() as topics:
             assert await anext(topics) == EVERYTHING
-            await to_thread.run_sync(server.kill)
+            await to_thread.run_sync(faulty_server.kill)
             with pytest.raises(StorageError, match="cannot be used"):
                 await feed.publish("lost")
-            await to_thread.run_sync(server.start)
+            await to_thread.run_sync(faulty_server.start)
             assert await anext(topics) == EVERYTHING
             await feed.publish("heard")
             assert await anext(topics) == "heard"
@@ -144,7 +141,9 @@ async def test_a_feed_goes_on_after_its_server_has_died(server: RecordServer, mo
 
 @pytest.mark.real
 @pytest.mark.anyio
-async def test_a_server_that_falls_silent_is_given_up(server: RecordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_falls_silent_is_given_up(
+    faulty_server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A subscriber that hears nothing asks its server, goes on if that answers, and connects again if not."""
     monkeypatch.setattr(notices, "SILENCE_MAX_S", notices.STEP_S)
     given_up = anyio.Event()
@@ -165,19 +164,19 @@ async def test_a_server_that_falls_silent_is_given_up(server: RecordServer, monk
         monkeypatch.setattr(kind, "ask", asking)
     answered: list[object] = []
     with anyio.fail_after(120):
-        async with feeds(server) as (feed,), feed.subscribe() as topics:
+        async with feeds(faulty_server) as (feed,), feed.subscribe() as topics:
             assert await anext(topics) == EVERYTHING
             while len(answered) < 2:  # noqa: ASYNC110 (it is a thread that asks)
                 await anyio.sleep(0.05)
             await feed.publish("heard")
             assert await anext(topics) == "heard"
-            pids = server.pids()
-            server.signal_all(signal.SIGSTOP)
+            pids = faulty_server.pids()
+            faulty_server.signal_all(signal.SIGSTOP)
             try:
                 await given_up.wait()
             finally:
                 for pid in pids:
-                    server.send(pid, signal.SIGCONT)
+                    faulty_server.send(pid, signal.SIGCONT)
             assert await anext(topics) == EVERYTHING
             await feed.publish("again")
             assert await anext(topics) == "again"

@@ -6,7 +6,6 @@ import itertools
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,37 +15,14 @@ import pytest
 from anyio import to_thread
 from isthmus.storage import postgres, redis
 from isthmus.storage.interface import Records, StorageError, StorageFull, VersionConflict
-from isthmus.storage.memory import MemoryRecords
 from isthmus.storage.postgres import PostgresRecords
 from isthmus.storage.redis import RedisRecords
-from isthmus.storage.sqlite import SqliteRecords
-from record_servers import KINDS, SECRET, PostgresServer, RecordServer, RedisServer, free_port, running
+from record_servers import KINDS, SECRET, PostgresServer, RecordServer, RedisServer, free_port
 
 pytestmark = pytest.mark.real
 
 QUICK = {"answer_timeout_s": 1.0, "turn_timeout_s": 1.0}
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest) -> Iterator[RecordServer]:
-    """A server that the tests of this file may stop and kill, if they start it again."""
-    with running(request.param) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[PostgresServer]:
-    with running("postgres") as server:
-        assert isinstance(server, PostgresServer)
-        yield server
-
-
-@pytest.fixture(scope="module")
-def redis_server() -> Iterator[RedisServer]:
-    with running("redis") as server:
-        assert isinstance(server, RedisServer)
-        yield server
 
 
 @pytest.fixture
@@ -67,7 +43,7 @@ def stopped(server: RecordServer) -> Iterator[None]:
 
 
 async def refusal(records: Records) -> str:
-    """What each method says while the server is away."""
+    """Returns the errors of all methods while the server is away."""
     texts = []
 
     async def scan() -> None:
@@ -99,45 +75,51 @@ async def refusal(records: Records) -> str:
 
 
 @pytest.mark.anyio
-async def test_a_server_that_does_not_answer(server: RecordServer, name: str) -> None:
+async def test_a_server_that_does_not_answer(faulty_server: RecordServer, name: str) -> None:
     """Every call fails in bounded time while the server is stopped. The same opener works when it goes on."""
-    records = server.records(name, **QUICK)
+    records = faulty_server.records(name, **QUICK)
     version = await records.save("k", b"v")
     with anyio.fail_after(60):
-        with stopped(server):
+        with stopped(faulty_server):
             text = await refusal(records)
         assert SECRET not in text
         found = await records.load("k")
     assert found is not None and found.version == version
-    assert await records.save("k", b"w", if_version=version) > version
+    # One save was given up. It may have taken effect since, once: no request is repeated.
+    assert await records.save("k", b"w", if_version=version) in (version + 1, version + 2)
     await records.aclose()
 
 
 @pytest.mark.anyio
-async def test_a_server_that_dies(server: RecordServer, name: str) -> None:
+async def test_a_server_that_dies(faulty_server: RecordServer, name: str) -> None:
     """Every call fails while the server is away. The same opener works, with all that returned, once it is back."""
-    records = server.records(name, **QUICK)
+    records = faulty_server.records(name, **QUICK)
     saved = {f"k/{number}": await records.save(f"k/{number}", b"%d" % number) for number in range(20)}
     async with anyio.create_task_group() as tasks:  # so that several connections are open
         for _ in range(8):
             tasks.start_soon(records.load, "k/1")
     with anyio.fail_after(60):
-        await to_thread.run_sync(server.kill)
+        await to_thread.run_sync(faulty_server.kill)
         text = await refusal(records)
         assert SECRET not in text and "cannot be used" in text
-        await to_thread.run_sync(server.start)
+        await to_thread.run_sync(faulty_server.start)
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
                 tasks.start_soon(records.load, "k/1")
         assert {key: record.version async for key, record in records.scan("k/")} == saved
+        await to_thread.run_sync(faulty_server.kill)
+        await to_thread.run_sync(faulty_server.start)
+        async with anyio.create_task_group() as tasks:  # on connections that are closed, as no call has noticed yet
+            for _ in range(8):
+                tasks.start_soon(records.load, "k/1")
         assert await records.save("k/1", b"w") > max(saved.values())
     await records.aclose()
 
 
 @pytest.mark.anyio
-async def test_a_save_is_never_half_seen(server: RecordServer, name: str) -> None:
+async def test_a_save_is_never_half_seen(faulty_server: RecordServer, name: str) -> None:
     """Each record is whole after the server was killed among saves: what returned, or what was being saved."""
-    records = server.records(name, **QUICK)
+    records = faulty_server.records(name, **QUICK)
     returned: dict[str, int] = {}
     enough = anyio.Event()
 
@@ -156,8 +138,8 @@ async def test_a_save_is_never_half_seen(server: RecordServer, name: str) -> Non
             for key in ("a", "b", "c"):
                 tasks.start_soon(write, key)
             await enough.wait()
-            await to_thread.run_sync(server.kill)
-        await to_thread.run_sync(server.start)
+            await to_thread.run_sync(faulty_server.kill)
+        await to_thread.run_sync(faulty_server.start)
         assert returned
         for key in ("a", "b", "c"):
             found = await records.load(key)
@@ -171,9 +153,9 @@ async def test_a_save_is_never_half_seen(server: RecordServer, name: str) -> Non
 
 
 @pytest.mark.anyio
-async def test_calls_wait_for_a_connection_in_bounded_time(server: RecordServer, name: str) -> None:
-    """At `calls_max` a further call waits for its turn, and fails after `turn_timeout_s`."""
-    records = server.records(name, calls_max=1, turn_timeout_s=0.1, answer_timeout_s=2.0)
+async def test_calls_wait_for_a_connection_in_bounded_time(faulty_server: RecordServer, name: str) -> None:
+    """A call beyond `calls_max` waits for its turn, and fails after `turn_timeout_s`."""
+    records = faulty_server.records(name, calls_max=1, turn_timeout_s=0.1, answer_timeout_s=2.0)
     texts = []
 
     async def load() -> None:
@@ -182,7 +164,7 @@ async def test_calls_wait_for_a_connection_in_bounded_time(server: RecordServer,
         texts.append(str(caught.value))
 
     with anyio.fail_after(60):
-        with stopped(server):
+        with stopped(faulty_server):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(load)
@@ -192,17 +174,17 @@ async def test_calls_wait_for_a_connection_in_bounded_time(server: RecordServer,
 
 
 @pytest.mark.anyio
-async def test_many_calls_use_few_connections(server: RecordServer, name: str) -> None:
+async def test_many_calls_use_few_connections(faulty_server: RecordServer, name: str) -> None:
     """Never more than `calls_max` connections are open, and a closed opener leaves none."""
-    before = await to_thread.run_sync(server.connections)
-    records = server.records(name, calls_max=3)
+    before = await to_thread.run_sync(faulty_server.connections)
+    records = faulty_server.records(name, calls_max=3)
     async with anyio.create_task_group() as tasks:
         for number in range(60):
             tasks.start_soon(records.save, f"k/{number}", b"v")
-    assert 1 <= await to_thread.run_sync(server.connections) - before <= 3
+    assert 1 <= await to_thread.run_sync(faulty_server.connections) - before <= 3
     await records.aclose()
     with anyio.fail_after(30):
-        while await to_thread.run_sync(server.connections) > before:  # noqa: ASYNC110 (the server notices later)
+        while await to_thread.run_sync(faulty_server.connections) > before:  # noqa: ASYNC110 (the server notices later)
             await anyio.sleep(0.01)
 
 
@@ -326,6 +308,36 @@ async def test_a_version_is_drawn_when_it_is_the_writers_turn(postgres_server: P
 
 
 @pytest.mark.anyio
+async def test_a_server_that_became_a_standby(postgres_server: PostgresServer, name: str) -> None:
+    """Connections to a server that may only be read are given up, so that a later call can find another server."""
+    records = postgres_server.records(name)
+    version = await records.save("k", b"v")
+    before = await to_thread.run_sync(postgres_server.connections)
+    with anyio.fail_after(60), postgres_server.connect() as db:
+        db.execute(b"alter system set default_transaction_read_only = on")
+        try:
+            db.execute(b"select pg_reload_conf()")
+            with pytest.raises(StorageError, match="read-only"):
+                while True:  # until the server has read its settings
+                    version = await records.save("k", b"v")
+            with pytest.raises(StorageError, match="read-only"):
+                await records.load("k")
+            while await to_thread.run_sync(postgres_server.connections) >= before:  # noqa: ASYNC110 (no other way)
+                await anyio.sleep(0.01)
+        finally:
+            db.execute(b"set default_transaction_read_only = off")
+            db.execute(b"alter system reset default_transaction_read_only")
+            db.execute(b"select pg_reload_conf()")
+        while True:
+            try:
+                assert await records.save("k", b"v", if_version=version) > version
+                break
+            except StorageError:
+                await anyio.sleep(0.01)
+    await records.aclose()
+
+
+@pytest.mark.anyio
 async def test_a_database_that_is_full(postgres_server: PostgresServer, name: str) -> None:
     """The old value stays. A trigger stands for the disk: it raises the same error."""
     records = postgres_server.records(name)
@@ -426,20 +438,6 @@ async def test_removals_are_many_short_steps(redis_server: RedisServer, name: st
 
 
 # --- What a store says of itself ------------------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-async def test_stores_in_this_process_are_examined(tmp_path: Path) -> None:
-    for records, engine, durability in (
-        (MemoryRecords(), "memory", "everything is forgotten"),
-        (SqliteRecords(str(tmp_path / "records.sqlite3")), "SQLite", "every answer is on disk"),
-    ):
-        await records.save("k", b"v")
-        report = await records.examine()
-        assert report.engine == engine and report.version and report.durability.startswith(durability)
-        assert (report.clock_skew_s, report.records) == (0.0, 1)
-        assert abs(await records.now_unix() - time.time()) < 60
-        await records.aclose()
 
 
 @pytest.mark.anyio
