@@ -50,7 +50,10 @@ class RecordServer:
         """Starts the process, and waits until it answers."""
         raise NotImplementedError
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> Records:
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> Records:
+        """Opens the store `name`, at another port than the server's if a relay has that."""
         raise NotImplementedError
 
     def notices(self, records: Records) -> Notices:
@@ -136,8 +139,8 @@ class PostgresServer(RecordServer):
             self.stop()
             raise
 
-    def dsn(self, password: str = SECRET) -> str:
-        return f"postgresql://isthmus:{password}@127.0.0.1:{self.port}/postgres"
+    def dsn(self, password: str = SECRET, port: int | None = None) -> str:
+        return f"postgresql://isthmus:{password}@127.0.0.1:{port or self.port}/postgres"
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.dsn(), autocommit=True, connect_timeout=READY_S)
@@ -148,8 +151,10 @@ class PostgresServer(RecordServer):
         assert row is not None
         return int(row[0])
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> PostgresRecords:
-        return PostgresRecords(self.dsn(), table=name, now_unix=now_unix, **options)
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> PostgresRecords:
+        return PostgresRecords(self.dsn(port=port), table=name, now_unix=now_unix, **options)
 
     def notices(self, records: Records) -> Notices:
         assert isinstance(records, PostgresRecords)
@@ -213,8 +218,8 @@ class RedisServer(RecordServer):
             self.stop()
             raise
 
-    def url(self, password: str = SECRET) -> str:
-        return f"redis://:{password}@127.0.0.1:{self.port}/0"
+    def url(self, password: str = SECRET, port: int | None = None) -> str:
+        return f"redis://:{password}@127.0.0.1:{port or self.port}/0"
 
     def connect(self) -> redis.Redis:
         return redis.Redis(port=self.port, password=SECRET)
@@ -223,8 +228,10 @@ class RedisServer(RecordServer):
         with self.connect() as client:
             return len(client.client_list()) - 1
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> RedisRecords:
-        return RedisRecords(self.url(), prefix=name, now_unix=now_unix, **options)
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> RedisRecords:
+        return RedisRecords(self.url(port=port), prefix=name, now_unix=now_unix, **options)
 
     def notices(self, records: Records) -> Notices:
         assert isinstance(records, RedisRecords)
@@ -242,6 +249,47 @@ class OpenedShared:
 
     def __call__(self, now_unix: Callable[[], float] | None) -> Records:
         return self.server.records(self.name, now_unix)
+
+
+class Relay:
+    """A TCP relay to a server. Of the answers after `lose_next`, it loses one, and closes that connection."""
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._is_losing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = [self._listener]
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose_next(self) -> None:
+        self._is_losing.set()
+
+    def close(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._sockets += [client, server]
+                threading.Thread(target=self._forward, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._forward, args=(server, client, True), daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if is_answer and self._is_losing.is_set():
+                    self._is_losing.clear()
+                    break
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
