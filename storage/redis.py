@@ -238,6 +238,7 @@ def _client(url: str, answer_timeout_s: float) -> tuple[Any, list[str]]:
         from redis.retry import Retry
     except ImportError as error:
         raise StorageError(f"Redis needs a package that is not installed: {INSTALL}") from error
+    options: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
     try:
         client = redis.Redis.from_url(
             url,
@@ -245,13 +246,15 @@ def _client(url: str, answer_timeout_s: float) -> tuple[Any, list[str]]:
             retry=Retry(NoBackoff(), 0),
             socket_timeout=answer_timeout_s,
             socket_connect_timeout=answer_timeout_s,
-            socket_keepalive=True,
+            **options,
         )
-        password = client.connection_pool.connection_kwargs.get("password")
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # which verifies the options in the URL
     except (ValueError, TypeError):  # from nothing, because the message may quote a part of the URL
         raise StorageError(
             "the address of the records cannot be read: expected redis://USER:PASSWORD@HOST:PORT/DATABASE"
         ) from None
+    password = pool.connection_kwargs.get("password")
     return client, [password] if password else []
 
 
