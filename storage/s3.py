@@ -122,8 +122,10 @@ class S3Blobs:
             window = await self._objects.get(piece_name(key, pointer.content, index), at, at + size)
             if window is None and is_first:
                 raise NotStored(f"the content of blob {key} is gone")
-            if window is None or len(window) != size:
+            if window is None:
                 raise StorageError(f"the content of blob {key} is gone: it was replaced or deleted long ago")
+            if len(window) != size:
+                raise StorageError(f"the content of blob {key} is shorter than it was")
             for offset in range(0, size, CHUNK_SIZE_MAX):
                 yield bytes(window[offset : offset + CHUNK_SIZE_MAX])
             start += size

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from isthmus.storage import s3
 from isthmus.storage.interface import Blobs, NotStored, StorageError, StorageFull
 from isthmus.storage.s3 import PAUSE_MAX_S, PIECE_SIZE, WINDOW_SIZE, S3Blobs
 from isthmus.storage.s3_location import parse_location
-from isthmus.storage.s3_objects import S3Objects
+from isthmus.storage.s3_objects import Listed, S3Objects
 from isthmus.storage.s3_report import examine
 from isthmus.storage.s3_sweep import GRACE_S
 from obstore.exceptions import GenericError
@@ -225,6 +225,27 @@ async def test_sweeps_at_once_do_no_harm(opener: OpenedS3) -> None:
                     tasks.start_soon(replica.sweep)
     assert await laws.contents(replicas[0]) == {"k": b"4"}
     await swept(opener)
+
+
+async def test_an_upload_that_takes_hours_is_spared(opener: OpenedS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of a content is that of its newest piece."""
+    real = S3Objects.listing
+
+    async def listing(objects: S3Objects, folder: str) -> AsyncGenerator[Listed, None]:
+        async for found in real(objects, folder):
+            is_first = found.name.endswith("/000000")
+            yield found._replace(modified_at_unix=found.modified_at_unix - (2 * GRACE_S if is_first else 0))
+
+    monkeypatch.setattr(S3Objects, "listing", listing)
+    blobs = opener("a")
+    async with blobs.create("k", size_max_bytes=len(LONG) * 3) as writer:
+        for _ in range(3):  # now the first two pieces are there for sure
+            await writer.write(LONG)
+        assert await opener("b").sweep() == 0
+        assert not [name for name in opener.server.names(opener.prefix) if name.startswith("dead/")]
+        await writer.commit()
+    assert await opener("b").sweep() == 0
+    assert await laws.contents(opener("b")) == {"k": LONG * 3}
 
 
 async def test_a_reader_that_outlasts_the_grace_is_told(opener: OpenedS3) -> None:
@@ -432,6 +453,14 @@ async def test_a_content_that_somebody_removed_is_not_stored(opener: OpenedS3) -
     assert await blobs.delete("k")
 
 
+async def test_a_content_that_somebody_cut_short_is_not_passed_on(opener: OpenedS3) -> None:
+    blobs = opener("a")
+    await laws.put(blobs, "k", b"content")
+    await opener.server.objects(opener.prefix).put(s3_pieces(opener)[0], b"cont")
+    with pytest.raises(StorageError, match="the content of blob k"):
+        await laws.whole(blobs.read("k"))
+
+
 async def test_the_report_says_where_and_how(server: S3Server) -> None:
     prefix = uuid.uuid4().hex
     before = len(server.requests())
@@ -455,7 +484,7 @@ import hashlib, resource, sys, time
 import anyio
 from isthmus.storage.s3 import S3Blobs
 from isthmus.storage.s3_location import parse_location
-from isthmus.storage.s3_objects import S3Objects
+from isthmus.storage.s3_objects import Listed, S3Objects
 
 CHUNK, COUNT = bytes(range(256)) * 256, 3200
 
