@@ -46,6 +46,7 @@ from .file_drafts import FileDrafts, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
 from .keys import check_key
 from .s3_objects import S3Objects
+from .s3_report import BlobsReport, examine_objects
 from .s3_sweep import GRACE_S, content_folder, pointer_name, pointers, remove_orphans
 
 PIECE_SIZE: Final = 8 * 1024 * 1024
@@ -156,6 +157,15 @@ class S3Blobs:
         with as_storage_errors():
             count = await to_thread.run_sync(self._remove_drafts)
         return count + await remove_orphans(self._objects, self._content)
+
+    async def examine(self) -> BlobsReport:
+        """Returns what the store says of itself, after it was tried: objects are written, listed, read and removed, in
+        9 requests.
+
+        Raises:
+            StorageError: the store cannot be used, or lacks what the laws of blobs rest on.
+        """
+        return await examine_objects(self._objects)
 
     async def aclose(self) -> None:
         """Does nothing: no resource is held between calls."""

@@ -25,7 +25,7 @@ from isthmus.storage.interface import Blobs, NotStored, StorageError, StorageFul
 from isthmus.storage.s3 import PAUSE_MAX_S, PIECE_SIZE, WINDOW_SIZE, S3Blobs
 from isthmus.storage.s3_location import parse_location
 from isthmus.storage.s3_objects import REQUESTS_MAX, Listed, S3Objects
-from isthmus.storage.s3_report import examine
+from isthmus.storage.s3_report import examine_objects
 from isthmus.storage.s3_sweep import GRACE_S
 from obstore.exceptions import GenericError
 from s3_server import (
@@ -426,7 +426,7 @@ async def test_a_missing_bucket_is_not_an_empty_store(server: S3Server, tmp_path
     location = parse_location(f"s3://no-such-bucket?endpoint=http://127.0.0.1:{server.port}&region=us-east-1")
     blobs = S3Blobs(S3Objects(location), str(tmp_path))
     calls = [blobs.stat("k"), blobs.delete("k"), laws.contents(blobs), laws.put(blobs, "k", b"v"), blobs.sweep()]
-    for call in [*calls, laws.whole(blobs.read("k")), examine(S3Objects(location))]:
+    for call in [*calls, laws.whole(blobs.read("k")), blobs.examine()]:
         with pytest.raises(StorageError, match="NoSuchBucket; create the bucket, or correct its name") as raised:
             await call
         assert raised.type is StorageError
@@ -467,10 +467,10 @@ async def test_a_content_that_somebody_cut_short_is_not_passed_on(opener: Opened
         await laws.whole(blobs.read("k"))
 
 
-async def test_the_report_says_where_and_how(server: S3Server) -> None:
+async def test_the_report_says_where_and_how(server: S3Server, tmp_path: Path) -> None:
     prefix = uuid.uuid4().hex
     before = len(server.requests())
-    report = await examine(server.objects(prefix))
+    report = await S3Blobs(server.objects(prefix), str(tmp_path)).examine()
     assert len(server.requests()) - before == 9
     assert report.engine == f"S3 at 127.0.0.1:{server.port}"
     assert report.place == f"{BUCKET}/{prefix}"
@@ -482,7 +482,7 @@ async def test_a_store_without_order_is_refused(server: S3Server, monkeypatch: p
     real = obstore.list
     monkeypatch.setattr(obstore, "list", lambda *args, **kwargs: [page[::-1] for page in real(*args, **kwargs)])
     with pytest.raises(StorageError, match="in no order"):
-        await examine(server.objects(uuid.uuid4().hex))
+        await examine_objects(server.objects(uuid.uuid4().hex))
 
 
 BIG = """
