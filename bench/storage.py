@@ -21,6 +21,9 @@ import anyio
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import Blobs, Records
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.storage.s3 import S3Blobs
+from isthmus.storage.s3_location import parse_location
+from isthmus.storage.s3_objects import S3Objects
 from isthmus.storage.sqlite import SqliteRecords
 from targets import Figures
 
@@ -31,12 +34,17 @@ WRITERS: Final = 16
 CHUNK: Final = os.urandom(65536)
 CHUNKS: Final = 1024
 """The number of chunks of a file: 64 MiB in chunks of the size that sockets give."""
+S3: Final = os.environ.get("BENCH_S3")
+"""A location in S3 to measure too, such as `s3://bucket/bench?endpoint=http://127.0.0.1:9000`."""
 
 
 def measure_storage(folder: Path) -> dict[str, dict[str, Figures]]:
     """Returns the figures by workload and backend. The backends on disk are put in `folder`."""
     results = measure_records(folder)
-    for name, store in (("memory", MemoryBlobs()), ("files", FileBlobs(str(folder / "blobs")))):
+    blobs: dict[str, Blobs] = {"memory": MemoryBlobs(), "files": FileBlobs(str(folder / "blobs"))}
+    if S3:
+        blobs["s3"] = S3Blobs(S3Objects(parse_location(S3)), str(folder / "drafts"))
+    for name, store in blobs.items():
         for work, figures in anyio.run(_blobs, store).items():
             results.setdefault(work, {})[name] = figures
     return results
@@ -116,6 +124,8 @@ async def _blobs(store: Blobs) -> dict[str, Figures]:
         size += len(chunk)
     assert size == len(CHUNK) * CHUNKS
     figures["blob_read"] = _since(before, mebibytes)
+    await store.delete("bench")
+    await store.aclose()
     return figures
 
 
