@@ -131,6 +131,7 @@ class Router:
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
             "resume": self._handle_resume,
             "spare": handshaker.warm_pool.handle_idle,
+            "refill": self._handle_refill,
             "definitions": self._handle_definitions,
             "decision": decisions.handle_timeout,
             "limit": while_open(time_limits.handle_limit),
@@ -426,6 +427,10 @@ class Router:
             link.leave_tasks()
 
     # --- Time -------------------------------------------------------------------------------------------------------
+
+    def _handle_refill(self, server: str) -> None:
+        """Starts the spare processes that waited for those of sessions."""
+        self._handshaker.warm_pool.refill(self._context.servers[server], self._handshaker.health[server])
 
     def _handle_resume(self, id: str, number: int) -> None:
         """Handles the end of a pause before a reply stream is resumed."""

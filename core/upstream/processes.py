@@ -72,6 +72,13 @@ class Processes:
         """The number of processes that were started and are not known to be gone."""
         return sum(map(len, self._overlapped.values()))
 
+    @property
+    def is_starting(self) -> bool:
+        """True if a process of any server is starting for a session."""
+        channels = [channel for channels in self._overlapped.values() for channel in channels]
+        roles = map(self._context.role_if_open, channels)
+        return any(isinstance(role, DuplexRole) and role.link.upstream.state in STARTING for role in roles)
+
     def receive_started(self, server: str, channel: ChannelId) -> None:
         """Records a process that was started."""
         self._overlapped.setdefault(server, {})[channel] = bool(self._ending(server))

@@ -17,6 +17,11 @@ from .processes import Processes
 TRIAL_S: Final = 5.0
 """Seconds after the start of a spare process in which the end of another process of its server counts as its doing. A
 server takes what only one process can have, such as a port, when it starts."""
+LOOK_S: Final = 0.5
+"""Seconds between two looks whether processes are still starting for sessions, before spare ones on trial are."""
+REFILL_WITHIN_S: Final = 10.0
+"""Seconds that a spare process on trial waits for those that start for sessions. Most take up to five. Where processes
+start all the time, the next session would else never find one."""
 NOT_NEEDED: Final = "it is not needed any more"
 
 
@@ -39,10 +44,10 @@ class WarmPool:
     """The spare processes of all servers, within the bound on all processes.
 
     The spare processes of a server with `ServerPlan.spares_on_trial` are a default. They are started once a session
-    has used the server, use at most half of the room for processes, and are stopped after `Limits.spare_idle_s` without
-    a session. A server may need what only one process can have. So none is kept any more, until an operator starts the
-    server, once a spare process ends by itself, or another process ends right after it was started or cannot be started
-    beside it.
+    has used the server, and when no process starts for a session, which would take longer beside them. They use at most
+    half of the room for processes, and are stopped after `Limits.spare_idle_s` without a session. A server may need
+    what only one process can have. So none is kept any more, until an operator starts the server, once a spare process
+    ends by itself, or another process ends right after it was started or cannot be started beside it.
     """
 
     def __init__(self, context: Context, processes: Processes) -> None:
@@ -52,6 +57,7 @@ class WarmPool:
         self._after_brief: set[ChannelId] = set()  # processes at whose end spare ones are started
         self._given_up: set[str] = set()
         self._on_trial_until: dict[str, float] = {}
+        self._waiting_since: dict[str, float] = {}
 
     @property
     def has_room(self) -> bool:
@@ -94,6 +100,9 @@ class WarmPool:
         if plan.kind is not Kind.PIPE or self._context.is_draining or plan.id in self._given_up:
             return
         spares = self._spares.setdefault(plan.id, [])
+        if plan.spares_on_trial and len(spares) < plan.spares and self._must_wait(plan):
+            self._context.timers.set(("refill", plan.id), self._context.now + LOOK_S, "other processes start")
+            return
         while len(spares) < plan.spares and self._has_room_for(plan) and health.why_not(self._context.now) is None:
             role = WarmProcessRole(plan.id, self._context.mint())
             health.receive_start()
@@ -104,6 +113,14 @@ class WarmPool:
                 now = self._context.now
                 self._on_trial_until[plan.id] = now + TRIAL_S
                 self._context.timers.set(("spare", channel), now + self._context.limits.spare_idle_s, "spare process")
+
+    def _must_wait(self, plan: ServerPlan) -> bool:
+        """True while processes start for sessions, for `REFILL_WITHIN_S` at most."""
+        since = self._waiting_since.setdefault(plan.id, self._context.now)
+        if self._processes.is_starting and self._context.now < since + REFILL_WITHIN_S:
+            return True
+        del self._waiting_since[plan.id]
+        return False
 
     def _has_room_for(self, plan: ServerPlan) -> bool:
         return self.has_room and not (plan.spares_on_trial and self._is_half_full)

@@ -11,7 +11,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, ServerPlan
 from isthmus.core.status import Command, Status
-from isthmus.core.upstream.warm_pool import TRIAL_S
+from isthmus.core.upstream.warm_pool import LOOK_S, REFILL_WITHIN_S, TRIAL_S
 
 HANDSHAKE = '{"protocolVersion":"2025-11-25","capabilities":{}}'
 REASON = "it is not needed any more"
@@ -268,3 +268,35 @@ def test_spare_processes_make_room_for_sessions() -> None:
     start_server(world, "b")
     assert spare in world.closed
     assert [status(world, id).spares for id in "ab"] == [0, 0]
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_spare_processes_on_trial_wait_for_those_that_start_for_sessions(is_ready: bool) -> None:
+    """The wait is bounded, because a server may start for ever."""
+    plans = [ServerPlan(id=id, kind=Kind.PIPE, spares=1, spares_on_trial=True) for id in "ab"]
+    world = driver(*plans)
+    slow = new_client(world, "http", "b")
+    slow.initialize()
+    start_server(world, "a")
+    world.wait(2 * LOOK_S)
+    assert status(world).spares == 0
+    if is_ready:
+        world.open(spawns(world, "b")[0], Connected())
+        world.answer(world.take_sent("initialize"), HANDSHAKE)
+        assert status(world, "b").spares == 1, "no other process starts for a session"
+        world.wait(LOOK_S)
+    else:
+        world.wait(REFILL_WITHIN_S - 2 * LOOK_S - 0.1)
+        assert status(world).spares == 0
+        world.wait(2 * LOOK_S)
+    assert status(world).spares == 1
+
+
+def test_a_spare_process_that_waits_is_not_started_for_a_server_that_is_stopped() -> None:
+    plans = [ServerPlan(id=id, kind=Kind.PIPE, spares=1, spares_on_trial=True) for id in "ab"]
+    world = driver(*plans)
+    new_client(world, "http", "b").initialize()
+    start_server(world, "a")
+    order(world, Command.STOP)
+    world.wait(2 * REFILL_WITHIN_S)
+    assert status(world).spares == 0
