@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released clients crossing lint types links docs release-check vendor clean
+.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare bench-starts conformance conform-released clients crossing lint types links docs release-check vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -60,6 +60,12 @@ bench: $(STAMP)
 # The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
 bench-compare: $(STAMP)
 	@$(MEASURING) bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
+
+# How long a person waits for the servers of a configuration file, through this and through other proxies: ARGS='--only
+# two' for two servers, ARGS='--through isthmus' for one proxy, ARGS='--rounds 9' for more rounds. Not part of the tests.
+bench-starts: $(STAMP)
+	@$(BIN)/python bench/peers.py starts
+	@$(MEASURING) bench/starts.py --json build/bench/starts.json $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)

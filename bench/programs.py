@@ -138,17 +138,7 @@ class Programs(contextlib.ExitStack):
         Raises:
             Failed: it ended, or did not listen in time; with the end of its output.
         """
-        log = self.enter_context(open(self.scratch / f"{port}.log", "w+"))  # noqa: SIM115
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | (env or {}),
-            cwd=cwd,
-            start_new_session=True,
-        )
-        self.callback(_stop, process, with_children=True)
+        process = self.start(command, port, env, cwd)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(OSError):
@@ -156,8 +146,28 @@ class Programs(contextlib.ExitStack):
                 if health is None or says(port, *health):
                     return Program(process.pid, port, cpu_s(process.pid))
             time.sleep(0.05)
-        log.seek(0)
-        raise Failed(f"{command[0]} does not listen on port {port}: {log.read()[-WORDS_SHOWN_MAX:]}")
+        raise Failed(f"{command[0]} does not listen on port {port}: {self.output(port)}")
+
+    def start(
+        self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT
+    ) -> subprocess.Popen[bytes]:
+        """Starts `command`, which is to listen on `port`, and does not wait for it."""
+        with open(self.scratch / f"{port}.log", "w") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | (env or {}),
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self.callback(_stop, process, with_children=True)
+        return process
+
+    def output(self, port: int) -> str:
+        """Returns the end of the output of the program that was started for `port`."""
+        return (self.scratch / f"{port}.log").read_text(errors="replace")[-WORDS_SHOWN_MAX:]
 
     def stub(self, era: str) -> Program:
         """Starts the upstream server, which chooses its port."""

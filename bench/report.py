@@ -167,13 +167,13 @@ def table(columns: tuple[str, ...], rows: Iterable[list[str]]) -> str:
     return "\n".join([head, *lines])
 
 
-def fill(page: str, text: str) -> str:
-    """Returns the page with `text` as its generated part.
+def fill(page: str, text: str, part: str = "measured figures") -> str:
+    """Returns the page with `text` as its generated part of that name.
 
     Raises:
         ValueError: it has none.
     """
-    begin, end = "<!-- measured figures -->", "<!-- end of measured figures -->"
+    begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
     filled, count = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}{end}", page, flags=re.DOTALL)
     if count != 1:
         raise ValueError(f"expected one part between {begin} and {end}, found {count}")
