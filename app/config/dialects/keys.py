@@ -78,7 +78,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         ("command", "cmd"),
         Meaning.COMMAND,
-        "The program. A list includes the arguments, a mapping `env` too.",
+        "The program; or a list with its arguments; or a mapping with `env`.",
     ),
     Key(("args", "arguments"), Meaning.ARGS, "The arguments of the program."),
     Key(
@@ -160,13 +160,13 @@ KEYS: Final[tuple[Key, ...]] = (
         Meaning.CALL_MS,
         f"{_CALL}, in milliseconds.",
     ),
-    Key(("maxTotalTimeout",), Meaning.TOTAL_MS, "`tool_time_limits` of all tools, in ms."),
-    Key(("connectTimeout",), Meaning.START, f"{_START}, in s up to 3600, otherwise in ms."),
-    Key(("startup_timeout_sec",), Meaning.START_S, f"{_START}, in s."),
+    Key(("maxTotalTimeout",), Meaning.TOTAL_MS, "`tool_time_limits` of all tools, in milliseconds."),
+    Key(("connectTimeout",), Meaning.START, f"{_START}, in seconds up to 3600, otherwise milliseconds."),
+    Key(("startup_timeout_sec",), Meaning.START_S, f"{_START}, in seconds."),
     Key(
         ("connectionTimeoutMs", "connectionTimeout", "initTimeout", "startup_timeout_ms"),
         Meaning.START_MS,
-        f"{_START}, in ms.",
+        f"{_START}, in milliseconds.",
     ),
     Key(("options", "requestOptions", "remote"), Meaning.NESTED, "A mapping of further keys of this table."),
     Key(("image",), Meaning.IMAGE, "The server is left out, because Isthmus does not start containers."),
