@@ -46,7 +46,7 @@ def prepared(python: str) -> Path:
         # An incomplete environment is set up again; of two runs that set one up at once, the later one gets it right.
         subprocess.run([found, "-m", "venv", "--clear", folder], stdout=sys.stderr, check=True)
         pip = [folder / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-e", f"{ROOT}[fast,auth]"], stdout=sys.stderr, check=True)
+        subprocess.run([*pip, "-e", f"{ROOT}[fast,auth,s3]"], stdout=sys.stderr, check=True)
         made.touch()
     return folder / "bin/python"
 

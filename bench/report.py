@@ -67,7 +67,7 @@ def render(report: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-STORAGE: Final = ("record_save", "record_load", "record_scan", "blob_write", "blob_read")
+STORAGE: Final = ("record_save", "record_save_c16", "record_load", "record_scan", "blob_write", "blob_read")
 APART: Final = ("http_paced", "http_idle_1k", "http_idle_10k", "file_upload", "file_download", "start", *STORAGE)
 """Workloads with other figures than the cost of a call."""
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .s3_location import S3Location as S3Location
     from .s3_location import parse_location as parse_location
     from .s3_objects import S3Objects as S3Objects
-    from .s3_report import StoreReport as StoreReport
-    from .s3_report import examine as examine
+    from .s3_report import BlobsReport as BlobsReport
     from .sqlite import SqliteRecords as SqliteRecords
 
 _NAMES: Final = {
@@ -44,7 +43,7 @@ _NAMES: Final = {
     "s3": "S3Blobs",
     "s3_location": "S3Location parse_location",
     "s3_objects": "S3Objects",
-    "s3_report": "StoreReport examine",
+    "s3_report": "BlobsReport",
     "sqlite": "SqliteRecords",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -213,7 +213,7 @@ class DraftWriter(Protocol):
 
     async def commit(self) -> BlobStat:
         """Makes the draft the blob, in one step, replacing an older one; the draft no longer exists. Called once, at
-        the end. If it raises, there is no new blob, and there may be no draft."""
+        the end. If it raises, there may be no draft, and no new blob unless a shared store did not answer."""
 
 
 class Blobs(Protocol):
@@ -265,7 +265,7 @@ class Blobs(Protocol):
 
     async def sweep(self) -> int:
         """Removes what an earlier process left unfinished. Returns how many files. Open writers and the drafts of this
-        process are not affected."""
+        process are not affected, nor in a shared store those of any other."""
 
     async def aclose(self) -> None:
         """Closes the backend. Safe to call twice."""

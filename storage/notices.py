@@ -104,11 +104,16 @@ async def listen(connect: Callable[[], Listener]) -> AsyncIterator[AsyncIterator
     Args:
         connect: returns a connection that listens already; blocks, and raises `StorageError`.
     """
-    inbox = Inbox()
+    inbox, failure = Inbox(), None
     async with create_task_group() as tasks:
         tasks.start_soon(_keep_listening, connect, inbox)
-        yield inbox.topics()
+        try:
+            yield inbox.topics()
+        except Exception as error:  # raised below, as the group would wrap it
+            failure = error
         tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _keep_listening(connect: Callable[[], Listener], inbox: Inbox) -> None:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from .interface import StorageError, StorageFull
-from .remote import shown
+from .remote import ANSWER_TIMEOUT_S, shown
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -26,7 +26,7 @@ _KEEPALIVES: Final[dict[str, int]] = {"keepalives_idle": 30, "keepalives_interva
 class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection on which each request is answered within `answer_timeout_s`, or fails."""
 
-    answer_timeout_s: float
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         return super().wait(_bounded(gen, self.answer_timeout_s), *args, **options)
@@ -74,7 +74,9 @@ class PostgresConnections:
         connect_timeout_s = max(2, round(answer_timeout_s))
         self._options = {
             "application_name": "isthmus",
+            "client_encoding": "utf8",
             "connect_timeout": connect_timeout_s,
+            "target_session_attrs": "read-write",
             **_KEEPALIVES,
             **self._options,
         }
@@ -92,6 +94,8 @@ class PostgresConnections:
             finally:
                 self._put_back(connection)
         except psycopg.Error as error:
+            if isinstance(error, errors.ReadOnlySqlTransaction):
+                self._drop_idle()  # this server is a standby now, and a new connection may find the primary
             raise self.translated(error) from error
 
     def connect(self) -> PatientConnection:

@@ -29,7 +29,7 @@ FORMAT: Final = 1
 """The format of what is stored under a prefix. Another one is refused."""
 INSTALL: Final = "pip install 'isthmus[redis]'"
 STEP_RECORDS: Final = 500
-"""Records that one script removes, at most. Redis serves nobody else meanwhile, here for about a millisecond."""
+"""Records that one script removes, at most. Redis serves nobody else meanwhile, for a few milliseconds."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PAGE_RECORDS: Final = 256
@@ -43,8 +43,8 @@ class RedisRecords:
     Redis keeps what `examine` says: with its defaults that is less than the law of durability asks for.
 
     `delete_all` removes `STEP_RECORDS` at a time. One script for all of them would stop Redis, and with it every
-    gateway, for as long as it runs: a second for a few hundred thousand records. Nobody needs all records to go at one
-    moment, while everybody needs Redis to answer.
+    gateway, for as long as it runs: a second or more for a hundred thousand records. Nobody needs all records to go at
+    one moment, while everybody needs Redis to answer.
 
     The constructor connects, and blocks meanwhile. A request is never repeated: whether the first one took effect
     cannot be known. A connection that Redis has closed is replaced before it is used.
@@ -238,6 +238,7 @@ def _client(url: str, answer_timeout_s: float) -> tuple[Any, list[str]]:
         from redis.retry import Retry
     except ImportError as error:
         raise StorageError(f"Redis needs a package that is not installed: {INSTALL}") from error
+    options: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
     try:
         client = redis.Redis.from_url(
             url,
@@ -245,13 +246,15 @@ def _client(url: str, answer_timeout_s: float) -> tuple[Any, list[str]]:
             retry=Retry(NoBackoff(), 0),
             socket_timeout=answer_timeout_s,
             socket_connect_timeout=answer_timeout_s,
-            socket_keepalive=True,
+            **options,
         )
-        password = client.connection_pool.connection_kwargs.get("password")
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # which verifies the options in the URL
     except (ValueError, TypeError):  # from nothing, because the message may quote a part of the URL
         raise StorageError(
             "the address of the records cannot be read: expected redis://USER:PASSWORD@HOST:PORT/DATABASE"
         ) from None
+    password = pool.connection_kwargs.get("password")
     return client, [password] if password else []
 
 

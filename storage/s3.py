@@ -15,6 +15,9 @@ is drawn at random, and its pieces are written once. So:
 A writer is refused if more than `PAUSE_MAX_S` passed since its last piece, because a sweep of another process may take
 its pieces for leftovers. Drafts are local files (see `file_drafts`), uploaded by their commit.
 
+The credentials have to allow GetObject, PutObject, DeleteObject and ListBucket. A bucket with versions keeps what is
+removed, until a rule of the bucket erases it.
+
 Requests, for a blob of n pieces (n is 1 up to 8 MiB):
 
     write       n + 1       the pieces, the pointer
@@ -33,9 +36,7 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import cache
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -45,15 +46,14 @@ from .file_drafts import FileDrafts, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
 from .keys import check_key
 from .s3_objects import S3Objects
+from .s3_report import BlobsReport, examine_objects
 from .s3_sweep import GRACE_S, content_folder, pointer_name, pointers, remove_orphans
 
 PIECE_SIZE: Final = 8 * 1024 * 1024
 """Bytes of a piece. A request takes 20 to 100 ms of waiting, in which a connection moves about this much. An upload
-holds two in memory: one on its way, and the next."""
+holds one in memory."""
 WINDOW_SIZE: Final = 2 * 1024 * 1024
 """Bytes that a reader asks for at a time, and holds in memory. No connection waits for a slow client."""
-SENDERS_MAX: Final = 8
-"""Threads that send pieces. More pieces at once take memory, and compete for the same network."""
 PAUSE_MAX_S: Final = GRACE_S / 2
 """Seconds between two pieces of a writer, at most: 4.7 KB/s for an upload of more than a piece. A request that is made
 before this limit has been carried out, or never will be, when `GRACE_S` has passed."""
@@ -122,8 +122,10 @@ class S3Blobs:
             window = await self._objects.get(piece_name(key, pointer.content, index), at, at + size)
             if window is None and is_first:
                 raise NotStored(f"the content of blob {key} is gone")
-            if window is None or len(window) != size:
+            if window is None:
                 raise StorageError(f"the content of blob {key} is gone: it was replaced or deleted long ago")
+            if len(window) != size:
+                raise StorageError(f"the content of blob {key} is shorter than it was")
             for offset in range(0, size, CHUNK_SIZE_MAX):
                 yield bytes(window[offset : offset + CHUNK_SIZE_MAX])
             start += size
@@ -156,6 +158,15 @@ class S3Blobs:
             count = await to_thread.run_sync(self._remove_drafts)
         return count + await remove_orphans(self._objects, self._content)
 
+    async def examine(self) -> BlobsReport:
+        """Returns what the store says of itself, after it was tried: objects are written, listed, read and removed, in
+        9 requests.
+
+        Raises:
+            StorageError: the store cannot be used, or lacks what the laws of blobs rest on.
+        """
+        return await examine_objects(self._objects)
+
     async def aclose(self) -> None:
         """Does nothing: no resource is held between calls."""
 
@@ -184,12 +195,6 @@ class S3Blobs:
         return len(names)
 
 
-@cache
-def senders() -> ThreadPoolExecutor:
-    """Returns the threads that send pieces while the next ones arrive."""
-    return ThreadPoolExecutor(SENDERS_MAX, thread_name_prefix="isthmus-s3")
-
-
 class S3Writer:
     """A writer of one blob. See `BlobWriter` for the laws. `S3Blobs.create` calls `discard`."""
 
@@ -202,7 +207,6 @@ class S3Writer:
         self._hash = hashlib.sha256()
         self._gathered = bytearray()
         self._count = 0
-        self._sending: Future[None] | None = None
         self._last_sent_at: float | None = None
         self._is_spent = False
         self._is_left = False
@@ -242,7 +246,6 @@ class S3Writer:
             raise StorageError("the blob was committed before, or could not be written")
         if self._gathered:
             await self._send()
-        await self._settle()
         self._is_spent = True
         stat = BlobStat(self._size_bytes, self._hash.hexdigest())
         await self._objects.run(self._point, encode_pointer(Pointer(self._content, PIECE_SIZE, stat)))
@@ -250,9 +253,6 @@ class S3Writer:
 
     async def discard(self) -> None:
         """Removes the pieces, unless a pointer may name them. What cannot be removed now is left to a sweep."""
-        if self._sending is not None:
-            with suppress(StorageError):
-                await to_thread.run_sync(self._sending.result)
         if not self._is_left:
             with suppress(StorageError):
                 await self._objects.delete([piece_name(self._key, self._content, n) for n in range(self._count)])
@@ -263,29 +263,22 @@ class S3Writer:
             raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
 
     async def _send(self) -> None:
-        """Begins to send the gathered bytes, once the piece before them has been sent."""
-        await self._settle()
+        """Sends the gathered bytes."""
         piece, self._gathered = self._gathered, bytearray()
-        self._sending = senders().submit(self._put, piece_name(self._key, self._content, self._count), piece)
+        name = piece_name(self._key, self._content, self._count)
         self._count += 1
-
-    async def _settle(self) -> None:
-        if self._sending is None:
-            return
         was_spent, self._is_spent = self._is_spent, True
-        if not self._sending.done():
-            await to_thread.run_sync(wait, [self._sending])
-        self._sending.result()
-        self._sending, self._is_spent = None, was_spent
+        try:
+            await self._objects.run(self._put, name, piece)
+        except StorageError:
+            self._is_left = True
+            raise
+        self._is_spent = was_spent
 
     def _put(self, name: str, piece: bytearray) -> None:
         self._check_pause()
         self._hash.update(piece)
-        try:
-            self._objects.put_now(name, piece)
-        except BaseException:
-            self._is_left = True
-            raise
+        self._objects.put_now(name, piece)
         self._last_sent_at = monotonic()
 
     def _point(self, pointer: bytes) -> None:

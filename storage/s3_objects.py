@@ -2,8 +2,8 @@
 imported with the first `S3Objects`.
 
 Its asynchronous calls need asyncio, so its blocking ones run in worker threads, of which there are at most
-`REQUESTS_MAX`. No request is unbounded: one attempt takes up to `ATTEMPT_TIMEOUT_S`, and no attempt begins after
-`RETRY_TIMEOUT_S`.
+`REQUESTS_MAX`. No wait is unbounded: a request waits for a thread up to `QUEUE_TIMEOUT_S`, an attempt takes up to
+`ATTEMPT_TIMEOUT_S`, and none begins after `RETRY_TIMEOUT_S`. A request that has begun is not cancelled.
 
 Text of obstore's exceptions never becomes part of ours, because it has the server's URL and its whole answer.
 """
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, move_on_after, to_thread
 
 from .interface import StorageError, StorageFull
 from .s3_location import S3Location
@@ -30,6 +30,8 @@ Ts = TypeVarTuple("Ts")
 INSTALL: Final = "pip install 'isthmus[s3]'"
 REQUESTS_MAX: Final = 16
 """Requests at once. Each has a connection and a thread, and holds a piece or a window of a blob in memory."""
+QUEUE_TIMEOUT_S: Final = 60.0
+"""Seconds for which a request waits until there are fewer. Only a server that does not answer makes it so long."""
 CONNECT_TIMEOUT_S: Final = 5.0
 ATTEMPT_TIMEOUT_S: Final = 30.0
 """Seconds of one attempt, the transfer included: 8 MiB in this time are 2.3 Mbit/s."""
@@ -93,6 +95,7 @@ class S3Objects:
         self.location = location
         self._store = _open(location, attempt_timeout_s, retry_timeout_s)
         self._turn = CapacityLimiter(REQUESTS_MAX)
+        self._threads = CapacityLimiter(REQUESTS_MAX)
 
     def put_now(self, name: str, content: bytes | bytearray) -> None:
         """Writes an object, in one step. Blocks."""
@@ -164,7 +167,15 @@ class S3Objects:
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """Runs `work`, which blocks, in a worker thread."""
-        return await to_thread.run_sync(work, *args, limiter=self._turn)
+        borrower = object()
+        with move_on_after(QUEUE_TIMEOUT_S) as waiting:
+            await self._turn.acquire_on_behalf_of(borrower)
+        if waiting.cancelled_caught:
+            raise StorageError("the object store cannot be used: too many requests wait for it")
+        try:
+            return await to_thread.run_sync(work, *args, limiter=self._threads)
+        finally:
+            self._turn.release_on_behalf_of(borrower)
 
 
 def _open(location: S3Location, attempt_timeout_s: float, retry_timeout_s: float) -> S3Store:

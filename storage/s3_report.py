@@ -10,36 +10,39 @@ from urllib.parse import urlsplit
 
 from .interface import StorageError
 from .s3_objects import S3Objects
-from .s3_sweep import CLOCK, GRACE_S
+from .s3_sweep import CLOCK
 
 _ENDS: Final = ("!", "-", "/a")
 """Ends of names, in the order in which they have to be listed."""
 
 
+API_VERSION: Final = "2006-03-01"
+
+
 @dataclass(frozen=True, slots=True)
-class StoreReport:
-    """A store that can be used.
+class BlobsReport:
+    """A store of blobs as its backend found it. See `RecordsReport` for that of records.
 
     Attributes:
         engine: the kind of server, and where it is.
-        version: the server's version; None: it does not say.
+        version: the version of the protocol, because servers do not say their own.
+        durability: what is lost when it dies, in words.
+        clock_skew_s: seconds by which the store's clock is ahead of this machine's, give or take 1.
         place: the bucket and the prefix.
-        durability: what is promised of what was written.
-        clock_skew_s: seconds by which the server's clock is ahead of this machine's, which may be off by one.
     """
 
     engine: str
-    version: str | None
-    place: str
+    version: str
     durability: str
     clock_skew_s: float
+    place: str
 
 
-async def examine(objects: S3Objects) -> StoreReport:
+async def examine_objects(objects: S3Objects) -> BlobsReport:
     """Writes objects, lists, reads and removes them. Takes 9 requests.
 
     Raises:
-        StorageError: the store cannot be used, or does not keep what the laws of blobs rest on.
+        StorageError: the store cannot be used, or lacks what the laws of blobs rest on.
     """
     before = time.time()
     skew_s = await objects.clock(CLOCK) - (before + time.time()) / 2
@@ -59,10 +62,10 @@ async def examine(objects: S3Objects) -> StoreReport:
         raise StorageError("the object store returns what was deleted just before")
     location = objects.location
     endpoint = location.effective_endpoint()
-    return StoreReport(
-        engine=f"S3 at {'AWS' if endpoint is None else urlsplit(endpoint).netloc.rpartition('@')[2]}",
-        version=None,
-        place="/".join(filter(None, (location.bucket, location.prefix))),
-        durability=f"a commit is stored before it returns; a deleted blob is erased after {GRACE_S / 3600:g} h or more",
+    return BlobsReport(
+        engine=f"S3 at {'AWS' if endpoint is None else urlsplit(endpoint).netloc}",
+        version=API_VERSION,
+        durability="nothing that a commit returned, as far as the server keeps what it acknowledged",
         clock_skew_s=skew_s,
+        place="/".join(filter(None, (location.bucket, location.prefix))),
     )

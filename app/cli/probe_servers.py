@@ -17,11 +17,18 @@ from ..commands.server_table import WIDTH, joined
 from ..config.plan import answers_early, era_of
 from ..config.settings import Server
 from ..gateway import Gateway
+from ..runtime.hub import Hub
 from ..runtime.probe import ServerReport, probe, probe_addresses
 
 SHOWN_EVERY_S = 1
 LINE_EVERY_S = 2
 """Seconds between two lines where they cannot be overwritten in place."""
+FIRST_CLIENT_S = 0.2
+"""Seconds that a summary waits for a client. One that waited for the port, as after a restart, comes within a few
+milliseconds."""
+CLIENTS_FIRST_MAX_S = 30.0
+"""Seconds that a summary waits for the servers of clients to start. Most take up to five. At it: the servers are asked
+beside them."""
 PROBE_TIMEOUT_S = 600.0
 """Longer than any server's own start timeout, which normally ends the wait."""
 
@@ -71,11 +78,23 @@ async def probe_all(service: Gateway, *, is_thorough: bool = False) -> list[Serv
     with without_warnings():
         async with anyio.create_task_group() as waiting:
             waiting.start_soon(_say_waiting, service, reports)
+            if not is_thorough:
+                await _let_clients_first(service.hub)
             async with anyio.create_task_group() as tasks:
                 for server in service.settings.servers:
                     tasks.start_soon(probe_server, server)
             waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
+
+
+async def _let_clients_first(hub: Hub) -> None:
+    """Waits while servers start for clients. A process of ours beside theirs would make both slower."""
+    with anyio.move_on_after(FIRST_CLIENT_S):
+        await hub.wait_until(lambda: any(status.sessions for status in hub.engine.report()))
+    with anyio.move_on_after(CLIENTS_FIRST_MAX_S):
+        await hub.wait_until(
+            lambda: not any(status.sessions and status.state == "starting" for status in hub.engine.report())
+        )
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Real servers of records, PostgreSQL and Redis, and functions that open stores on them.
 
 A server of the session serves most tests, each of which has a table or a prefix of its own. A test of faults starts a
-server for itself.
+server for itself. `bench/storage.py` uses them too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-import pytest
 import redis
 from isthmus.storage.interface import Notices, Records
 from isthmus.storage.postgres import PostgresRecords
@@ -37,6 +36,10 @@ INSTALL: Final = "run tests/real/setup.sh, which installs it"
 _names = itertools.count()
 
 
+class NotInstalled(Exception):
+    """Raised when a server is not on this machine."""
+
+
 class RecordServer:
     """A process of a server, and all processes that it starts."""
 
@@ -47,10 +50,17 @@ class RecordServer:
         """Starts the process, and waits until it answers."""
         raise NotImplementedError
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> Records:
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> Records:
+        """Opens the store `name`, at another port than the server's if a relay has that."""
         raise NotImplementedError
 
     def notices(self, records: Records) -> Notices:
+        raise NotImplementedError
+
+    def connections(self) -> int:
+        """Returns the number of connections, without that of this question."""
         raise NotImplementedError
 
     def pids(self) -> list[int]:
@@ -61,8 +71,11 @@ class RecordServer:
 
     def signal_all(self, number: signal.Signals) -> None:
         for pid in self.pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+            self.send(pid, number)
+
+    def send(self, pid: int, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
     def kill(self) -> None:
         """Ends the process without a word. What it had not written to disk is lost."""
@@ -126,14 +139,22 @@ class PostgresServer(RecordServer):
             self.stop()
             raise
 
-    def dsn(self, password: str = SECRET) -> str:
-        return f"postgresql://isthmus:{password}@127.0.0.1:{self.port}/postgres"
+    def dsn(self, password: str = SECRET, port: int | None = None) -> str:
+        return f"postgresql://isthmus:{password}@127.0.0.1:{port or self.port}/postgres"
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.dsn(), autocommit=True, connect_timeout=READY_S)
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> PostgresRecords:
-        return PostgresRecords(self.dsn(), table=name, now_unix=now_unix, **options)
+    def connections(self) -> int:
+        with self.connect() as db:
+            row = db.execute("select count(*) from pg_stat_activity where application_name = 'isthmus'").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> PostgresRecords:
+        return PostgresRecords(self.dsn(port=port), table=name, now_unix=now_unix, **options)
 
     def notices(self, records: Records) -> Notices:
         assert isinstance(records, PostgresRecords)
@@ -162,7 +183,7 @@ class RedisServer(RecordServer):
     def __init__(self, folder: Path) -> None:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         if program is None:
-            pytest.skip(f"redis-server is not installed: {INSTALL}")
+            raise NotInstalled(f"redis-server is not installed: {INSTALL}")
         self._program = program
         self._folder = folder
         self.port = free_port()
@@ -197,14 +218,20 @@ class RedisServer(RecordServer):
             self.stop()
             raise
 
-    def url(self, password: str = SECRET) -> str:
-        return f"redis://:{password}@127.0.0.1:{self.port}/0"
+    def url(self, password: str = SECRET, port: int | None = None) -> str:
+        return f"redis://:{password}@127.0.0.1:{port or self.port}/0"
 
     def connect(self) -> redis.Redis:
         return redis.Redis(port=self.port, password=SECRET)
 
-    def records(self, name: str, now_unix: Callable[[], float] | None = None, **options: Any) -> RedisRecords:
-        return RedisRecords(self.url(), prefix=name, now_unix=now_unix, **options)
+    def connections(self) -> int:
+        with self.connect() as client:
+            return len(client.client_list()) - 1
+
+    def records(
+        self, name: str, now_unix: Callable[[], float] | None = None, port: int | None = None, **options: Any
+    ) -> RedisRecords:
+        return RedisRecords(self.url(port=port), prefix=name, now_unix=now_unix, **options)
 
     def notices(self, records: Records) -> Notices:
         assert isinstance(records, RedisRecords)
@@ -222,6 +249,47 @@ class OpenedShared:
 
     def __call__(self, now_unix: Callable[[], float] | None) -> Records:
         return self.server.records(self.name, now_unix)
+
+
+class Relay:
+    """A TCP relay to a server. Of the answers after `lose_next`, it loses one, and closes that connection."""
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._is_losing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = [self._listener]
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose_next(self) -> None:
+        self._is_losing.set()
+
+    def close(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._sockets += [client, server]
+                threading.Thread(target=self._forward, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._forward, args=(server, client, True), daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if is_answer and self._is_losing.is_set():
+                    self._is_losing.clear()
+                    break
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -252,7 +320,7 @@ def _postgres_programs() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
     on_path = shutil.which("postgres")
     if not found and on_path is None:
-        pytest.skip(f"postgresql is not installed: {INSTALL}")
+        raise NotInstalled(f"postgresql is not installed: {INSTALL}")
     return found[-1] if found else Path(str(on_path)).parent
 
 

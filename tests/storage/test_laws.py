@@ -7,6 +7,7 @@ import hashlib
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -203,3 +204,17 @@ async def test_reading_waits_for_the_disk_in_a_thread_and_for_nothing_else(
     assert await laws.whole(blobs.read("k", 7, len(content) - 7)) == content[7:-7]
     reads = 0 if cached in ("all", "pages") else -(-len(content) // CHUNK_SIZE_MAX)
     assert len(visits) == 1 + reads
+
+
+@pytest.mark.anyio
+async def test_stores_in_this_process_are_examined(tmp_path: Path) -> None:
+    for records, engine, durability in (
+        (MemoryRecords(), "memory", "everything is forgotten"),
+        (SqliteRecords(str(tmp_path / "records.sqlite3")), "SQLite", "every answer is on disk"),
+    ):
+        await records.save("k", b"v")
+        report = await records.examine()
+        assert report.engine == engine and report.version and report.durability.startswith(durability)
+        assert (report.clock_skew_s, report.records) == (0.0, 1)
+        assert abs(await records.now_unix() - time.time()) < 60
+        await records.aclose()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +20,12 @@ import anyio.lowlevel
 import laws
 import obstore
 import pytest
-from isthmus.storage import s3
+from isthmus.storage import s3, s3_objects
 from isthmus.storage.interface import Blobs, NotStored, StorageError, StorageFull
 from isthmus.storage.s3 import PAUSE_MAX_S, PIECE_SIZE, WINDOW_SIZE, S3Blobs
 from isthmus.storage.s3_location import parse_location
-from isthmus.storage.s3_objects import S3Objects
-from isthmus.storage.s3_report import examine
+from isthmus.storage.s3_objects import REQUESTS_MAX, Listed, S3Objects
+from isthmus.storage.s3_report import examine_objects
 from isthmus.storage.s3_sweep import GRACE_S
 from obstore.exceptions import GenericError
 from s3_server import (
@@ -227,6 +227,27 @@ async def test_sweeps_at_once_do_no_harm(opener: OpenedS3) -> None:
     await swept(opener)
 
 
+async def test_an_upload_that_takes_hours_is_spared(opener: OpenedS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of a content is that of its newest piece."""
+    real = S3Objects.listing
+
+    async def listing(objects: S3Objects, folder: str) -> AsyncGenerator[Listed, None]:
+        async for found in real(objects, folder):
+            is_first = found.name.endswith("/000000")
+            yield found._replace(modified_at_unix=found.modified_at_unix - (2 * GRACE_S if is_first else 0))
+
+    monkeypatch.setattr(S3Objects, "listing", listing)
+    blobs = opener("a")
+    async with blobs.create("k", size_max_bytes=len(LONG) * 3) as writer:
+        for _ in range(3):
+            await writer.write(LONG)
+        assert await opener("b").sweep() == 0
+        assert not [name for name in opener.server.names(opener.prefix) if name.startswith("dead/")]
+        await writer.commit()
+    assert await opener("b").sweep() == 0
+    assert await laws.contents(opener("b")) == {"k": LONG * 3}
+
+
 async def test_a_reader_that_outlasts_the_grace_is_told(opener: OpenedS3) -> None:
     """A reader gets the bytes that it began with, or an error, and never the bytes of another blob."""
     blobs = opener("a")
@@ -245,19 +266,11 @@ async def test_a_reader_that_outlasts_the_grace_is_told(opener: OpenedS3) -> Non
 
 async def test_a_writer_that_paused_for_long_is_refused(opener: OpenedS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep of another process may have taken its pieces for leftovers."""
-    blobs, now, is_sent = opener("a"), 0.0, threading.Event()
-
-    def monotonic() -> float:
-        read = now
-        is_sent.set()
-        return read
-
-    monkeypatch.setattr(s3, "monotonic", monotonic)
+    blobs, now = opener("a"), 0.0
+    monkeypatch.setattr(s3, "monotonic", lambda: now)
     for pause, is_refused in ((PAUSE_MAX_S, False), (PAUSE_MAX_S + 1, True)):
         async with blobs.create(f"k{is_refused:d}", size_max_bytes=len(LONG)) as writer:
-            is_sent.clear()
             await writer.write(LONG[:PIECE_SIZE])
-            assert await anyio.to_thread.run_sync(is_sent.wait, 30)
             now += pause
             await writer.write(LONG[PIECE_SIZE:])
             if not is_refused:
@@ -279,7 +292,7 @@ async def test_an_abandoned_writer_leaves_nothing(opener: OpenedS3) -> None:
         async with blobs.create("k", size_max_bytes=1 << 30) as writer:
             for _ in range(3):
                 await writer.write(LONG)
-            assert len(s3_pieces(opener)) >= 2
+            assert len(s3_pieces(opener)) == 3
         assert opener.server.names(opener.prefix) == []
         assert opener.server.multipart_uploads() == 0
     with anyio.CancelScope() as scope:
@@ -377,6 +390,20 @@ async def test_a_silent_server_is_not_waited_for(opener: OpenedS3, tmp_path: Pat
     assert await laws.contents(opener("b")) in ({"k": LONG}, {"k": OTHER}, {})
 
 
+async def test_a_request_does_not_wait_for_others_for_ever(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_objects, "QUEUE_TIMEOUT_S", 0.01)
+    objects, end = server.objects(uuid.uuid4().hex), threading.Event()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(REQUESTS_MAX):
+                tasks.start_soon(objects.run, end.wait, 60)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(StorageError, match="too many requests wait"):
+                await objects.get("k", 0, 1)
+            end.set()
+        assert await objects.get("k", 0, 1) is None
+
+
 async def test_a_server_that_is_killed_in_a_write_is_told_of(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, anyio.fail_after(120):
         objects = server.objects("p", attempt_timeout_s=PATIENCE_S, retry_timeout_s=PATIENCE_S)
@@ -399,7 +426,7 @@ async def test_a_missing_bucket_is_not_an_empty_store(server: S3Server, tmp_path
     location = parse_location(f"s3://no-such-bucket?endpoint=http://127.0.0.1:{server.port}&region=us-east-1")
     blobs = S3Blobs(S3Objects(location), str(tmp_path))
     calls = [blobs.stat("k"), blobs.delete("k"), laws.contents(blobs), laws.put(blobs, "k", b"v"), blobs.sweep()]
-    for call in [*calls, laws.whole(blobs.read("k")), examine(S3Objects(location))]:
+    for call in [*calls, laws.whole(blobs.read("k")), blobs.examine()]:
         with pytest.raises(StorageError, match="NoSuchBucket; create the bucket, or correct its name") as raised:
             await call
         assert raised.type is StorageError
@@ -432,10 +459,18 @@ async def test_a_content_that_somebody_removed_is_not_stored(opener: OpenedS3) -
     assert await blobs.delete("k")
 
 
-async def test_the_report_says_where_and_how(server: S3Server) -> None:
+async def test_a_content_that_somebody_cut_short_is_not_passed_on(opener: OpenedS3) -> None:
+    blobs = opener("a")
+    await laws.put(blobs, "k", b"content")
+    await opener.server.objects(opener.prefix).put(s3_pieces(opener)[0], b"cont")
+    with pytest.raises(StorageError, match="the content of blob k"):
+        await laws.whole(blobs.read("k"))
+
+
+async def test_the_report_says_where_and_how(server: S3Server, tmp_path: Path) -> None:
     prefix = uuid.uuid4().hex
     before = len(server.requests())
-    report = await examine(server.objects(prefix))
+    report = await S3Blobs(server.objects(prefix), str(tmp_path)).examine()
     assert len(server.requests()) - before == 9
     assert report.engine == f"S3 at 127.0.0.1:{server.port}"
     assert report.place == f"{BUCKET}/{prefix}"
@@ -447,7 +482,7 @@ async def test_a_store_without_order_is_refused(server: S3Server, monkeypatch: p
     real = obstore.list
     monkeypatch.setattr(obstore, "list", lambda *args, **kwargs: [page[::-1] for page in real(*args, **kwargs)])
     with pytest.raises(StorageError, match="in no order"):
-        await examine(server.objects(uuid.uuid4().hex))
+        await examine_objects(server.objects(uuid.uuid4().hex))
 
 
 BIG = """
@@ -455,7 +490,7 @@ import hashlib, resource, sys, time
 import anyio
 from isthmus.storage.s3 import S3Blobs
 from isthmus.storage.s3_location import parse_location
-from isthmus.storage.s3_objects import S3Objects
+from isthmus.storage.s3_objects import REQUESTS_MAX, Listed, S3Objects
 
 CHUNK, COUNT = bytes(range(256)) * 256, 3200
 

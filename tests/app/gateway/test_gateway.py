@@ -334,8 +334,8 @@ async def test_nothing_is_made_or_read_in_a_storage_that_is_in_use(tmp_path: Pat
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", [b"", b"no JSON", b"{}", b'{"blob":7}', b'{"blob":"../../x"}', b'{"blob":"b1"}'])
-async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, tmp_path: Path) -> None:
-    """The files of their records are removed at the next start, at the latest."""
+async def test_uploads_of_an_earlier_run_that_nobody_can_read_are_left_alone(value: bytes, tmp_path: Path) -> None:
+    """Another version may read them. Their files stay as long as they do, where the record says which file it is."""
     async with proxy(root=tmp_path):
         pass
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
@@ -346,10 +346,12 @@ async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, t
     async with proxy(root=tmp_path) as gateway:
         assert gateway.hub.files() == ()
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
-    assert [key async for key, _ in records.scan("")] == []
+    is_lost = value == b'{"blob":"../../x"}'
+    assert [key async for key, _ in records.scan("")] == ([] if is_lost else ["upload/s/1"]), "its file is not there"
     await records.aclose()
     async with proxy(root=tmp_path):
-        assert list((tmp_path / "blobs").iterdir()) == []
+        is_named = value == b'{"blob":"b1"}'
+        assert [path.name.partition("~")[0] for path in (tmp_path / "blobs").iterdir()] == ["b1"] * is_named
 
 
 @pytest.mark.anyio
@@ -461,8 +463,8 @@ async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path)
 
 
 @pytest.mark.anyio
-async def test_artifacts_of_an_earlier_run_count_and_those_nobody_can_read_go(tmp_path: Path) -> None:
-    """Each start would otherwise give `storage.max_size` away once more."""
+async def test_artifacts_of_an_earlier_run_count_and_those_nobody_can_read_are_left_alone(tmp_path: Path) -> None:
+    """Another version may read them, so their files stay as well."""
     async with proxy(root=tmp_path):
         pass
     record = StoredArtifact(
@@ -491,10 +493,9 @@ async def test_artifacts_of_an_earlier_run_count_and_those_nobody_can_read_go(tm
         pass
     began = msgspec.json.decode(trace_path.read_bytes().splitlines()[0], type=Line)
     assert began.stored == (record,)
-    assert [key async for key, _ in records.scan("")] == [record.key]
+    assert {key async for key, _ in records.scan("")} == {record.key, "artifact/of/tomorrow"}
     await records.aclose()
-    async with proxy(root=tmp_path):
-        assert len(list((tmp_path / "blobs").iterdir())) == 1
+    assert len(list((tmp_path / "blobs").iterdir())) == 2
 
 
 @pytest.mark.anyio
