@@ -87,7 +87,7 @@ def _details(settings: Settings, server: Server, report: ServerReport, *, is_wra
     lines = details(settings, server, report, is_only=is_only)
     if report.problem and not awaits_clients(server, report):
         occasion = "request" if report.is_transparent else "session of a client"
-        lines += labelled("again", f"each {occasion} starts it again")
+        lines += labelled("again", f"each {occasion} tries it again")
     if server.unix_socket is not None:
         lines += labelled("socket", f"{server.unix_socket}, as on stdio")
     if is_wrapped and (unused := off(server, report, is_only=is_only)):
