@@ -162,14 +162,14 @@ def pages() -> dict[Path, str]:
 _UNITS_OF_TIMEOUT: Final = {
     "s": "seconds",
     "ms": "milliseconds",
-    "ns": "seconds; nanoseconds from 1000000",
-    "start": "milliseconds, of the start",
-    "": "by its size",
+    "ns": "seconds below 1,000,000, otherwise nanoseconds",
+    "start": "milliseconds, for the start",
+    "": "seconds up to 3600, otherwise milliseconds",
 }
 
 
 def _clients() -> str:
-    heads = ["Client", "Where its servers stand", "`timeout`", "More variables", "Particulars"]
+    heads = ["Client", "Key of the servers", "Unit of `timeout`", "More variables", "Notes"]
     rows = [
         [
             client.title,
@@ -188,11 +188,11 @@ def _client_keys() -> str:
     rows = [
         [
             ", ".join(f"`{name}`" for name in row.names),
-            f"*refused*: write {row.about}" if row.meaning in refused else row.about,
+            f"*error*: write {row.about}" if row.meaning in refused else row.about,
         ]
         for row in KEYS
     ]
-    return _table(["Key", "What becomes of it"], rows)
+    return _table(["Key", "Meaning"], rows)
 
 
 def _ways() -> str:

@@ -33,10 +33,10 @@ def connect_info(options: argparse.Namespace) -> None:
     suffix, name, asks, problem = _endpoint(isthmus, options.id)
     to = Endpoint(name, f"{isthmus.url.rstrip('/')}/mcp{suffix}", asks)
     if problem:
-        output.complain(f"{problem} (what follows works as soon as it runs)\n")
+        output.complain(f"{problem} (the entry works once isthmus runs)\n")
     output.complain(f"{target.title}: put this into {file_of(target)}")
     if asks:
-        output.complain(f"and your token in the place of {PLACEHOLDER}")
+        output.complain(f"replace {PLACEHOLDER} with your token")
     if target.note:
         output.complain(f"note: {target.note}")
     output.complain("")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from ..admin.files import KINDS
 from ..admin.tasks import STATUSES
 from ..base.durations import parse_duration
 from ..base.sizes import parse_size
 from .option_groups import AS_JSON, Add, add_running, as_help, typed_option
+
+CLIENTS: Final = (
+    *("claude-desktop", "claude-code", "vscode", "cursor", "windsurf", "cline", "roo", "gemini", "codex", "copilot"),
+    *("opencode", "zed", "continue", "librechat", "inspector", "mcp-remote", "json"),
+)
+"""The clients of `connect-info`, as in `commands.client_entries.TARGETS`, which takes time to import."""
 
 
 def _add_filters(to: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -125,5 +132,7 @@ def add_connect_info(add: Add, shared: argparse.ArgumentParser, running: argpars
         description=about,
         epilog="Example: isthmus connect-info cursor",
     )
-    command.add_argument("client", metavar="CLIENT", help="such as claude-desktop, claude-code, vscode, cursor, codex")
+    command.add_argument(
+        "client", metavar="CLIENT", help=f"{', '.join(CLIENTS[:-1])}, or {CLIENTS[-1]} for any other client"
+    )
     command.add_argument("id", nargs="?", metavar="ID", help="the server or profile; default: all servers")

@@ -53,8 +53,7 @@ def listening(
     lines += [*found, ""] if found else []
     if all(report.problem and not awaits_clients(server, report) for server, report in pairs):
         lines += [
-            "no server works yet: mend it and start again, or leave this on: it tries again",
-            "for each client",
+            "no server works yet: fix the error and restart; each new session also tries again",
             "",
         ]
     return "\n".join([*lines, *_connecting(service, shown, token), ""])
@@ -87,8 +86,8 @@ def _details(settings: Settings, server: Server, report: ServerReport, *, is_wra
     is_only = len(settings.servers) == 1
     lines = details(settings, server, report, is_only=is_only)
     if report.problem and not awaits_clients(server, report):
-        occasion = "request" if report.is_transparent else "session that a client opens"
-        lines += labelled("again", f"is tried with each {occasion}")
+        occasion = "request" if report.is_transparent else "session of a client"
+        lines += labelled("again", f"each {occasion} tries it again")
     if server.unix_socket is not None:
         lines += labelled("socket", f"{server.unix_socket}, as on stdio")
     if is_wrapped and (unused := off(server, report, is_only=is_only)):

@@ -142,7 +142,7 @@ TARGETS: Final[dict[str, Target]] = {
         "mcpServers",
         lambda to: {"httpUrl": to.url, **to.headers},
         command=_added("gemini", "mcp", "add", "--scope", "user"),
-        note="Gemini CLI connects in folders that you trust only",
+        note="Gemini CLI connects only in folders that you trust",
     ),
     "codex": Target("Codex", ("~/.codex/config.toml",), "mcp_servers", _codex, "toml", command=_codex_added),
     "copilot": Target(
@@ -173,7 +173,7 @@ TARGETS: Final[dict[str, Target]] = {
         "mcpServers",
         _http(type="streamable-http"),
         "yaml",
-        note="LibreChat refuses the address of a private network, and its own machine, until HOST:PORT stands in "
+        note="LibreChat rejects addresses of private networks and of its own machine. Add HOST:PORT to "
         "mcpSettings.allowedAddresses",
     ),
     "inspector": Target(
@@ -182,7 +182,8 @@ TARGETS: Final[dict[str, Target]] = {
         "mcpServers",
         _http(type="streamable-http"),
         command=_inspector,
-        note="Node.js from 22.19 is required: on older ones, npx starts version 0.15, which sends no headers",
+        note="The Inspector requires Node.js 22.19 or newer. With an older one, npx starts version 0.15, which sends "
+        "no headers",
     ),
     "mcp-remote": Target("mcp-remote", ("the file of a client that starts commands",), "mcpServers", _mcp_remote),
     "json": Target("any client", ("the file of the client",), "mcpServers", _http()),

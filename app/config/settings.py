@@ -56,8 +56,8 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     link_keys: Annotated[
         Texts,
         about(
-            "Secrets of at least 16 bytes that sign links to files. Write them as ${NAME}. The first signs, all are "
-            "accepted. Empty: a key in the storage folder."
+            "Secrets of at least 16 bytes that sign links to files. Write them as ${NAME}. The first one signs. All "
+            "are accepted. Empty: a key in the storage folder."
         ),
     ] = ()
     allow_artifacts_download: Annotated[bool, about("Offer signed download links for artifacts.")] = True
@@ -179,7 +179,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request_state_keys: Annotated[
         Texts,
         about(
-            "Secrets of at least 16 bytes that sign requestState. Write them as ${NAME}. The first signs, all are "
+            "Secrets of at least 16 bytes that sign requestState. Write them as ${NAME}. The first one signs. All are "
             "accepted. Empty: a key in the storage folder."
         ),
     ] = ()

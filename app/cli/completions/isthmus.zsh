@@ -211,7 +211,7 @@ _shtab_isthmus_connect_info_options=(
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
   "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
-  ":such as claude-desktop, claude-code, vscode, cursor, codex:"
+  ":claude-desktop, claude-code, vscode, cursor, windsurf, cline, roo, gemini, codex, copilot, opencode, zed, continue, librechat, inspector, mcp-remote, or json for any other client:"
   ":the server or profile\; default\: all servers:"
 )
 

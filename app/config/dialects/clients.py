@@ -44,12 +44,12 @@ class Client(NamedTuple):
     note: str = ""
 
 
-_NOBODY_ASKED: Final = "it is warned that nobody is asked who they are"
+_NO_TOKEN: Final = "Callers need no token, as a warning says."
 
 CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         "an MCP client",
-        note="What no other row recognizes. A `timeout` up to 3600 is taken for seconds, else for milliseconds.",
+        note="Files that no other row matches.",
     ),
     Client(
         "Claude Desktop",
@@ -64,20 +64,20 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{CLAUDE_",
         timeout="ms",
         variables="`${CLAUDE_PROJECT_DIR}`, `${CLAUDE_PLUGIN_ROOT}`",
-        note="A variable that is not set is an error; Claude Code itself hands on the text `${NAME}`. Servers of a "
-        "single project in `.claude.json` are not read; `claude mcp add --scope user` adds one for all.",
+        note="Servers of a single project in `.claude.json` are not read. `claude mcp add --scope user` adds a server "
+        "for all projects.",
     ),
     Client(
         "a plugin",
         places=("",),
         timeout="ms",
         variables="`${CLAUDE_PROJECT_DIR}`, `${CLAUDE_PLUGIN_ROOT}`",
-        note="Each value of the document has a `command` or a `url`.",
+        note="The document maps names to servers. Each server has a `command` or a `url`.",
     ),
     Client(
         "mcpo",
         server_keys=("client_header_forwarding",),
-        note="The `whitelist` of `client_header_forwarding` is `pass_headers`.",
+        note="The `whitelist` of `client_header_forwarding` becomes `pass_headers`.",
     ),
     Client(
         "VS Code",
@@ -88,7 +88,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{input:",
         timeout="ms",
         variables="`${env:NAME}`, `${input:ID}`, `${workspaceFolder}`, `${userHome}`, `${pathSeparator}`",
-        note="`inputs` are asked for, or given with `--input`.",
+        note="Values of `inputs` come from `--input`, the environment or the terminal.",
     ),
     Client(
         "Cursor",
@@ -97,7 +97,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{(env:|workspaceFolder|userHome)",
         timeout="ms",
         variables="`${env:NAME}`, `${workspaceFolder}`, `${userHome}`, `${pathSeparator}`",
-        note="It is warned that `auth` is not used.",
+        note="`auth` is ignored with a warning.",
     ),
     Client(
         "Windsurf",
@@ -146,8 +146,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         has_bare_variables=True,
         url_is_sse=True,
         variables="`$NAME`",
-        note="`httpUrl` is Streamable HTTP, `url` without a `type` HTTP+SSE. `mcp.allowed` and `mcp.excluded` say "
-        "which servers run, and so do `allowMCPServers` and `excludeMCPServers`.",
+        note="`httpUrl` means Streamable HTTP. `url` without a `type` means HTTP+SSE. `mcp.allowed`, `mcp.excluded`, "
+        "`allowMCPServers` and `excludeMCPServers` select the servers.",
     ),
     Client(
         "Codex",
@@ -156,7 +156,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         top_keys=("model", "approval_policy", "sandbox_mode", "features", "profiles"),
         server_keys=("startup_timeout_sec", "tool_timeout_sec", "bearer_token_env_var", "env_vars"),
         timeout="s",
-        note="Variables are named in `env_vars`, `bearer_token_env_var` and `env_http_headers`.",
+        note="`env_vars`, `bearer_token_env_var` and `env_http_headers` contain names of variables.",
     ),
     Client(
         "opencode",
@@ -168,8 +168,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         timeout="start",
         has_braces=True,
         variables="`{env:NAME}`, `{file:PATH}`",
-        note="A `timeout` is that of the start; a mapping has `startup` and `request`. `mcp.timeout` and "
-        "`experimental.mcp_timeout` hold for servers without one. `tools` and `permission` switch tools off.",
+        note="A mapping as `timeout` has `startup` and `request`. `mcp.timeout` and `experimental.mcp_timeout` apply "
+        "to servers without a `timeout`. `tools` and `permission` hide tools.",
     ),
     Client(
         "OpenClaw",
@@ -184,8 +184,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         places=("context_servers",),
         files=(".zed/settings.json", "zed/settings.json"),
         timeout="s",
-        note="A server of an extension is left out, and a warning names it. `context_server_timeout` holds for servers "
-        "without a `timeout`.",
+        note="Servers of extensions are left out with a warning. `context_server_timeout` applies to servers without a "
+        "`timeout`.",
     ),
     Client(
         "Continue",
@@ -196,7 +196,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\$\{\{",
         timeout="ms",
         variables="`${{ secrets.NAME }}`",
-        note="A list, each with its `name`. A block of its hub (`uses`) is left out, and a warning names it.",
+        note="The servers are a list, each with a `name`. Blocks from the hub (`uses`) are left out with a warning.",
     ),
     Client(
         "LibreChat",
@@ -206,21 +206,21 @@ CLIENTS: Final[tuple[Client, ...]] = (
         texts=r"\{\{LIBRECHAT_",
         timeout="ms",
         has_templates=True,
-        note="`{{…}}` is refused by name: it stands for the user of LibreChat.",
+        note="`{{…}}` is an error, because only LibreChat knows the value.",
     ),
     Client(
         "TBXark's mcp-proxy",
         top_keys=("mcpProxy",),
         timeout="ns",
-        note="The port of `mcpProxy.addr` is `core.port`, and `/NAME/mcp` stays a path. `authTokens`: it listens on "
-        f"loopback, and {_NOBODY_ASKED}.",
+        note="The port of `mcpProxy.addr` becomes `core.port`. The path `/NAME/mcp` works too. `authTokens` is "
+        f"ignored. {_NO_TOKEN}",
     ),
     Client(
         "FastMCP",
         server_keys=("keep_alive", "include_tags", "exclude_tags", "sse_read_timeout", "transport"),
         timeout="ms",
         changes_tools=True,
-        note="`auth` is a token. Tools that are changed, tags and `auth: oauth` are refused.",
+        note="`auth` is a token. `auth: oauth`, tags and changes of tools are errors.",
     ),
     Client("Amp", top_keys=("amp.mcpServers",)),
     Client(
@@ -228,7 +228,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         places=("extensions",),
         files=("goose/config.yaml",),
         timeout="s",
-        note="Parts of Goose itself (`builtin` and the like) are left out, and a warning names them.",
+        note="Extensions of Goose itself, such as `builtin`, are left out with a warning.",
     ),
     Client("MetaMCP", server_keys=("bearerToken",), texts=r"^(STDIO|SSE|STREAMABLE_HTTP)$", timeout="ms"),
     Client(
@@ -239,14 +239,14 @@ CLIENTS: Final[tuple[Client, ...]] = (
         timeout="ms",
         has_bare_variables=True,
         variables="`$NAME`",
-        note=f"Servers only. With `users`, {_NOBODY_ASKED}.",
+        note=f"Only servers are read. `users` is ignored. {_NO_TOKEN}",
     ),
     Client(
         "a Docker catalog",
         places=("registry", "servers[]"),
         top_keys=("displayName",),
         has_templates=True,
-        note="Entries with `remote` or `sseEndpoint`. One with an `image` is left out, and a warning names it.",
+        note="Entries with `remote` or `sseEndpoint` are read. Entries with an `image` are left out with a warning.",
     ),
 )
 """The dialects. Where two recognize a file equally well, the earlier row has it."""

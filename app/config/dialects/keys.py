@@ -67,76 +67,109 @@ class Key(NamedTuple):
 
 _CALL: Final = "`call_timeout_seconds`"
 _START: Final = "`start_timeout_seconds`"
-SWITCH_OFF: Final = '"disabled": true leaves the server out'
+SWITCH_OFF: Final = '"disabled": true, which leaves the server out'
 LOG_IN: Final = (
-    'a token in "headers"; or the server in a configuration of Isthmus with auth: {type: oauth}, where isthmus login '
-    f"logs in; or {SWITCH_OFF}"
+    'a token in "headers"; or auth: {type: oauth} in a configuration of Isthmus, and then run isthmus login; '
+    f"or {SWITCH_OFF}"
 )
 """The fix of a server that its client logs in at."""
 
 KEYS: Final[tuple[Key, ...]] = (
-    Key(("command", "cmd"), Meaning.COMMAND, "The program; a list has its arguments, too, and a mapping env as well."),
-    Key(("args", "arguments"), Meaning.ARGS, "Its arguments."),
-    Key(("env", "environment", "envs"), Meaning.ENV, "Its environment variables. Numbers, true and false become text."),
-    Key(("envFile",), Meaning.ENV_FILE, "A file of lines NAME=VALUE, which `env` overrides."),
-    Key(("env_vars", "env_keys"), Meaning.ENV_NAMES, "Variables that are handed on where they are set."),
-    Key(("cwd", "workingDirectory", "workdir"), Meaning.CWD, "Its working directory, from the workspace."),
-    Key(("url", "serverUrl", "uri", "endpoint", "sseEndpoint", "tcp"), Meaning.URL, "Where the server listens."),
-    Key(("httpUrl",), Meaning.STREAMABLE_URL, "Where it listens and speaks Streamable HTTP; goes before `url`."),
+    Key(
+        ("command", "cmd"),
+        Meaning.COMMAND,
+        "The program; or a list with its arguments; or a mapping with `env`.",
+    ),
+    Key(("args", "arguments"), Meaning.ARGS, "The arguments of the program."),
+    Key(
+        ("env", "environment", "envs"),
+        Meaning.ENV,
+        "Environment variables. Numbers, true and false become text.",
+    ),
+    Key(("envFile",), Meaning.ENV_FILE, "A file with lines `NAME=VALUE`. `env` takes precedence."),
+    Key(("env_vars", "env_keys"), Meaning.ENV_NAMES, "Names of variables that the server inherits."),
+    Key(("cwd", "workingDirectory", "workdir"), Meaning.CWD, "The working directory, relative to the workspace."),
+    Key(("url", "serverUrl", "uri", "endpoint", "sseEndpoint", "tcp"), Meaning.URL, "The URL of the server."),
+    Key(("httpUrl",), Meaning.STREAMABLE_URL, "The URL for Streamable HTTP. It takes precedence over `url`."),
     Key(
         ("headers", "http_headers"),
         Meaning.HEADERS,
-        "Headers of every request. Those that each request has anyway, such as Accept, are left out.",
+        "Headers of every request. Headers of the protocol, such as `Accept`, are left out.",
     ),
-    Key(("env_http_headers",), Meaning.HEADER_VARIABLES, "Headers, each with the name of the variable that has it."),
+    Key(
+        ("env_http_headers",),
+        Meaning.HEADER_VARIABLES,
+        "Headers, each with the name of a variable for its value.",
+    ),
     Key(
         ("bearerToken", "bearer_token", "apiKey"),
         Meaning.TOKEN,
-        "Sent as `Authorization: Bearer`. A mapping of LibreChat has `key`, `authorization_type` and `custom_header`.",
+        "A token, sent as `Authorization: Bearer`. In LibreChat a mapping with `key`, `authorization_type` and "
+        "`custom_header`.",
     ),
     Key(
         ("auth",),
         Meaning.AUTH,
-        "A text is a token, too; oauth is refused. A mapping is not used, as a warning says.",
+        "A token. `oauth` is an error. A mapping is ignored with a warning.",
     ),
-    Key(("bearer_token_env_var",), Meaning.TOKEN_VARIABLE, "The variable with the token for `Authorization: Bearer`."),
+    Key(
+        ("bearer_token_env_var",),
+        Meaning.TOKEN_VARIABLE,
+        "The variable with the token for `Authorization: Bearer`.",
+    ),
     Key(
         ("client_header_forwarding", "passthroughHeaders", "forward_headers"),
         Meaning.PASS_HEADERS,
-        "`pass_headers`: a list, or its `whitelist` less its `blacklist`.",
+        "`pass_headers`: a list, or a mapping with `whitelist` and `blacklist`.",
     ),
-    Key(("proxy",), Meaning.PROXY, "The proxy to the URL."),
+    Key(("proxy",), Meaning.PROXY, "The HTTP proxy."),
     Key(("caBundlePath",), Meaning.CA_FILE, "`ca_file`."),
     Key(("verifySsl", "sslVerify"), Meaning.VERIFY_TLS, "`verify_tls`."),
     Key(
         ("type", "transport", "transportType", "transport_type"),
         Meaning.TYPE,
-        "stdio or local; http, streamableHttp or streamable; sse; ws or websocket; remote. Case, `-` and `_` are free.",
+        "`stdio` or `local`; `http`, `streamableHttp` or `streamable`; `sse`; `ws` or `websocket`; `remote`.",
     ),
-    Key(("disabled",), Meaning.OFF, "true leaves the server out."),
-    Key(("enabled",), Meaning.ON, "false leaves the server out."),
-    Key(("tools",), Meaning.TOOLS, "A list is `includeTools`, with `*` for all; a mapping has `enabled` for each."),
+    Key(("disabled",), Meaning.OFF, "`true` leaves the server out."),
+    Key(("enabled",), Meaning.ON, "`false` leaves the server out."),
+    Key(
+        ("tools",),
+        Meaning.TOOLS,
+        "A list like `includeTools`, or a mapping with `enabled` for each tool.",
+    ),
     Key(
         ("includeTools", "enabledTools", "allowedTools", "available_tools"),
         Meaning.INCLUDE,
-        "Clients see these tools only. An empty `available_tools` means all.",
+        "The tools that clients see. An empty `available_tools` means all.",
     ),
-    Key(("disabledTools", "excludeTools", "blockedTools"), Meaning.EXCLUDE, "Clients do not see these tools."),
-    Key(("toolFilter",), Meaning.FILTER, "`mode` allow or block with a `list`, or `include` and `exclude`."),
-    Key(("prompts",), Meaning.PROMPTS, "A mapping has `enabled` for each prompt."),
-    Key(("timeout",), Meaning.TIMEOUT, f"{_CALL}; the unit is that of the client."),
-    Key(("tool_timeout_sec", "timeoutSeconds", "timeoutSec", "sse_read_timeout"), Meaning.CALL_S, f"{_CALL}."),
-    Key(("requestTimeoutMs", "timeoutMs", "sseReadTimeout", "requestTimeout"), Meaning.CALL_MS, f"{_CALL}, from ms."),
-    Key(("maxTotalTimeout",), Meaning.TOTAL_MS, "`tool_time_limits` of all tools, from milliseconds."),
-    Key(("connectTimeout",), Meaning.START, f"{_START}; up to 3600 in seconds, else in milliseconds."),
-    Key(("startup_timeout_sec",), Meaning.START_S, f"{_START}."),
+    Key(("disabledTools", "excludeTools", "blockedTools"), Meaning.EXCLUDE, "The tools that clients do not see."),
+    Key(
+        ("toolFilter",),
+        Meaning.FILTER,
+        "`mode` (`allow` or `block`) and `list`, or `include` and `exclude`.",
+    ),
+    Key(("prompts",), Meaning.PROMPTS, "A mapping with `enabled` for each prompt."),
+    Key(("timeout",), Meaning.TIMEOUT, f"{_CALL}, in the unit of the client."),
+    Key(
+        ("tool_timeout_sec", "timeoutSeconds", "timeoutSec", "sse_read_timeout"),
+        Meaning.CALL_S,
+        f"{_CALL}, in seconds.",
+    ),
+    Key(
+        ("requestTimeoutMs", "timeoutMs", "sseReadTimeout", "requestTimeout"),
+        Meaning.CALL_MS,
+        f"{_CALL}, in milliseconds.",
+    ),
+    Key(("maxTotalTimeout",), Meaning.TOTAL_MS, "`tool_time_limits` of all tools, in milliseconds."),
+    Key(("connectTimeout",), Meaning.START, f"{_START}, in seconds up to 3600, otherwise milliseconds."),
+    Key(("startup_timeout_sec",), Meaning.START_S, f"{_START}, in seconds."),
     Key(
         ("connectionTimeoutMs", "connectionTimeout", "initTimeout", "startup_timeout_ms"),
         Meaning.START_MS,
-        f"{_START}, from milliseconds.",
+        f"{_START}, in milliseconds.",
     ),
-    Key(("options", "requestOptions", "remote"), Meaning.NESTED, "Its keys are read as if they stood beside it."),
-    Key(("image",), Meaning.IMAGE, "The server is left out: containers are not started."),
+    Key(("options", "requestOptions", "remote"), Meaning.NESTED, "A mapping of further keys of this table."),
+    Key(("image",), Meaning.IMAGE, "The server is left out, because Isthmus does not start containers."),
     Key(
         ("oauth", "requiresOAuth", "oauth_tokens", "authProviderType"),
         Meaning.SIGN_IN,
@@ -146,14 +179,14 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         ("include_tags", "exclude_tags"),
         Meaning.REFUSED,
-        f'names of tools in "includeTools" or "excludeTools", for tags are not sent to clients; or {SWITCH_OFF}',
+        f'the names of the tools in "includeTools" or "excludeTools"; or {SWITCH_OFF}',
     ),
     Key(
         ("clientCert", "clientKey", "clientCertificate"),
         Meaning.REFUSED,
-        f"a server that asks for no certificate, for Isthmus shows none; or {SWITCH_OFF}",
+        f"a server that requires no client certificate; or {SWITCH_OFF}",
     ),
-    Key(("openapi",), Meaning.REFUSED, f"a server of MCP, for other interfaces are not read; or {SWITCH_OFF}"),
+    Key(("openapi",), Meaning.REFUSED, f"an MCP server that calls this interface; or {SWITCH_OFF}"),
     Key(
         (
             *("autoApprove", "alwaysAllow", "trust", "description", "icon", "iconPath", "title", "displayName", "name"),
@@ -178,8 +211,6 @@ KEYS: Final[tuple[Key, ...]] = (
                 "tags",
             ),
             *(
-                "required",
-                "version",
                 "gallery",
                 "category",
                 "scopes",
@@ -193,7 +224,7 @@ KEYS: Final[tuple[Key, ...]] = (
             *("volumes", "debugHeaders", "permissions", "instructions", "priority", "group", "groups", "env_example"),
         ),
         Meaning.CLIENT,
-        "For the client: a warning names it, and nothing is done.",
+        "Ignored, because only the client uses it. A warning lists it.",
     ),
 )
 """The keys of a server. Each client writes some of them, and each is read in every file."""

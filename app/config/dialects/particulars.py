@@ -13,7 +13,7 @@ from .entries import Member
 from .findings import Findings
 from .times import read_seconds
 
-_NOBODY: Final = "nobody is asked who they are, so it listens on 127.0.0.1 only"
+_NOBODY: Final = "callers need no token, so Isthmus listens on 127.0.0.1 only"
 _PATH: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
 
@@ -63,7 +63,7 @@ def _tbxark(document: Mapping[str, object], names: list[str], made: Particulars,
             made.core["port"] = int(port)
             if not is_loopback(host.strip("[]").lower()):
                 findings.warnings.append(
-                    "mcpProxy.addr: it listens on 127.0.0.1 only; core.host opens it to other machines"
+                    "mcpProxy.addr: Isthmus listens on 127.0.0.1 only; set core.host to accept other machines"
                 )
     base_url = proxy.get("baseURL")
     if isinstance(base_url, str) and base_url:

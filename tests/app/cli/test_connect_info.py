@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from command import Run, run
+from isthmus.app.cli.running_arguments import CLIENTS
+from isthmus.app.commands.client_entries import TARGETS
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 
@@ -44,7 +46,13 @@ def test_the_only_server_has_its_own_name_and_no_token_is_printed(tmp_path: Path
         assert (code, "a-secret-token" in out + err) == (0, False)
         headers = {"Authorization": "Bearer TOKEN"}
         assert json.loads(out) == {"mcpServers": {"notes": {"httpUrl": f"{base_url}/mcp", "headers": headers}}}
-        assert "your token in the place of TOKEN" in err
+        assert "replace TOKEN with your token" in err
+
+
+def test_the_help_names_all_clients() -> None:
+    assert tuple(TARGETS) == CLIENTS
+    code, out, _ = run("connect-info", "--help")
+    assert (code, [name for name in CLIENTS if f" {name}" not in out]) == (0, [])
 
 
 def test_what_nobody_answers_and_who_is_not_known_is_said() -> None:
