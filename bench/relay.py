@@ -1,7 +1,7 @@
 """Measures a request and a response of 64 MiB each through a transparent server and through byte proxies.
 
-The server answers once it has the request, because nginx stalls if both bodies are under way at the same time. Client and
-server are this process: only the proxy's CPU time and memory count.
+The server answers once it has the request, because nginx stalls if both bodies are under way at the same time. Client
+and server are this process: only the proxy's CPU time and memory count.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from ...core.wire.http.routes import (
 from ...core.wire.http.server import lasts, reply_to
 from ...core.wire.http1.events import END, Data, RequestHead
 from ..base.traffic import Direction, Traffic, TransferKind
-from ..base.wire import Gone, Silent, Wire
+from ..base.wire import ClientWire, Gone, Silent
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
 from .forwarded_request import ForwardedRequest
@@ -78,7 +78,7 @@ class Connection:
         "_writer",
     )
 
-    def __init__(self, wire: Wire, listening: ServerContext) -> None:
+    def __init__(self, wire: ClientWire, listening: ServerContext) -> None:
         self._wire = wire
         self._listening = listening
         self._limits = listening.limits
@@ -112,6 +112,10 @@ class Connection:
         """Handles the loss of the connection: nothing can be written any more either."""
         self._is_lost = True
         self.receive_eof()
+
+    def receive_refused(self) -> None:
+        """Handles a client that takes no more: it is gone."""
+        self.receive_lost()
 
     def handle_timeout(self) -> None:
         """Handles the timeout that was set with `Wire.set_timeout`: nothing arrived in time."""

@@ -16,7 +16,7 @@ from ...core.wire.http.error_responses import refusal
 from ...core.wire.http.reply import Out
 from ...core.wire.http.reverse_proxy import Sender
 from ...core.wire.http.routes import ForwardRoute, Head, Refused
-from ..base.wire import Gone, Silent, Wire
+from ..base.wire import ClientWire, Gone, Silent
 from ..reverse_proxy.forwarder import Forwarder
 from ..reverse_proxy.request import ForwardedExchange, ForwardFailed
 from .files import refuse_upload
@@ -42,7 +42,7 @@ class ForwardedRequest:
         *,
         framing: Framing,
         writer: Writer,
-        wire: Wire,
+        wire: ClientWire,
         jobs: Jobs,
         limits: Limits,
     ) -> None:

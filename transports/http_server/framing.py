@@ -25,7 +25,7 @@ from anyio.lowlevel import checkpoint
 from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share, address_owner
 from ...core.base.limits import KIB, Limits
 from ...core.wire.http1.events import NEED_DATA, Data, RequestHead
-from ..base.wire import Gone, Silent, Wire
+from ..base.wire import FOREVER, ClientWire, Gone, Silent
 from ..http1.server import ServerCodec
 
 HELD_MAX_BYTES: Final = 64 * KIB
@@ -42,7 +42,6 @@ client that does has no larger share than others."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may come before a request line: old clients end a body with one line end too many. Source: RFC 9112, 2.2:
 "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
-FOREVER: Final = float("inf")
 
 
 class Phase(enum.Enum):
@@ -125,7 +124,7 @@ class Framing:
         "queued",
     )
 
-    def __init__(self, wire: Wire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
+    def __init__(self, wire: ClientWire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
         self.phase = Phase.IDLE
         self.head: RequestHead | None = None
         self.body_left: int | None = 0

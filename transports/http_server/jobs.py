@@ -9,7 +9,7 @@ from typing import Final
 
 from anyio import CancelScope
 
-from ..base.wire import Wire
+from ..base.wire import ClientWire
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -24,7 +24,7 @@ class Jobs:
 
     __slots__ = ("_scopes", "_then", "_wire")
 
-    def __init__(self, wire: Wire, then: Callable[[bool], None]) -> None:
+    def __init__(self, wire: ClientWire, then: Callable[[bool], None]) -> None:
         self._wire = wire
         self._then = then
         self._scopes: list[CancelScope] = []

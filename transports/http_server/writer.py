@@ -15,7 +15,7 @@ from ...core.wire.headers import Headers
 from ...core.wire.http.download import plan_download
 from ...core.wire.http.reply import HttpReply, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from ...core.wire.http.routes import Refused
-from ..base.wire import LINGER_S, Wire
+from ..base.wire import LINGER_S, ClientWire
 from .files import deliver
 from .framing import Framing, Phase
 from .jobs import Jobs
@@ -64,7 +64,7 @@ class Writer:
     )
 
     def __init__(
-        self, wire: Wire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
+        self, wire: ClientWire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
