@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import http_fakes
 import pytest
 from anyio.abc import ByteStream
 from http_fakes import WAIT_S, Client, MemoryStream, World, stream_pair, world
@@ -16,8 +18,11 @@ from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
 from isthmus.transports.base.dialer import Dialer
+from isthmus.transports.base.driver import Drive
 from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.reverse_proxy import forwarder as forwarding
 from isthmus.transports.reverse_proxy.forwarder import Forwarder, TransparentServer
+from pipe_transport import PipeTransport
 
 URL = "http://up.example/base"
 HOSTS = frozenset({"localhost"})
@@ -119,6 +124,12 @@ class ForwardWorld:
     forwarder: Forwarder
 
 
+def transport_of(stream: ByteStream) -> PipeTransport:
+    """Returns a transport over a stream in memory, as `base.transport_stream` does for those of the event loop."""
+    assert isinstance(stream, MemoryStream)
+    return PipeTransport(stream, asyncio.Protocol())
+
+
 def target(url: str = URL) -> ForwardTarget:
     return ForwardTarget("far", url, b"key")
 
@@ -131,6 +142,7 @@ async def forward_world(
     rules: HeaderRules | None = None,
     limits: Limits | None = None,
     capacity: int = 1 << 20,
+    only_h11: bool = False,
 ) -> AsyncIterator[ForwardWorld]:
     """A client, the listener, and the one transparent server behind it."""
     upstream = Upstream(capacity)
@@ -138,10 +150,13 @@ async def forward_world(
     with monkeypatch.context() as patch:
         patch.setattr(Dialer, "_open", lambda dialer, tls: upstream.connect())
         servers = {"far": TransparentServer(Endpoint(url), target(url), rules or HeaderRules())}
-        forwarder = Forwarder(servers, limits)
+        patch.setattr(forwarding, "transport_of", transport_of)
+        forwarder = Forwarder(servers, limits, Drive(protocols=http_fakes.uses_protocols, only_h11=only_h11))
         surface = Surface(("far",), HOSTS, frozenset(), transparent=forwarder.targets)
-        async with world(limits, surface=surface, capacity=capacity, forwarder=forwarder) as w:
-            yield ForwardWorld(w, w.client, upstream, forwarder)
-        await forwarder.close_idle()
+        async with forwarder:
+            fakes = world(limits, surface=surface, capacity=capacity, forwarder=forwarder, only_h11=only_h11)
+            async with fakes as w:
+                yield ForwardWorld(w, w.client, upstream, forwarder)
+            await forwarder.close_idle()
         assert all(server.links == 0 for server in servers.values()), "every connection is closed"
         assert not w.port.openings, "the engine has no part in it"

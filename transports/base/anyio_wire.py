@@ -37,6 +37,7 @@ class StreamWire:
         self._is_read = True
         self._reads_again = anyio.Event()
         self._is_woken = False
+        self._is_at_eof = False
         self._scope = CancelScope()
         self._tasks: TaskGroup  # set by `run`
 
@@ -90,14 +91,14 @@ class StreamWire:
     # --- Tasks ------------------------------------------------------------------------------------------------------
 
     async def _receive(self) -> None:
-        """Receives until the stream ends or the connection is over."""
+        """Receives until the connection is over. Behind the end of the stream only the timeout is left."""
         while True:
-            if not self._is_read:
+            if not self._is_read or self._is_at_eof:
                 self._reads_again = anyio.Event()
                 with CancelScope(deadline=self._deadline) as self._waiting:
-                    await self._reads_again.wait()
+                    await (anyio.sleep_forever() if self._is_at_eof else self._reads_again.wait())
                 self._waiting = None
-                if not self._is_read:
+                if not self._is_read or self._is_at_eof:
                     self._ring()
                 continue
             data = b""
@@ -105,13 +106,13 @@ class StreamWire:
                 try:
                     data = await self._stream.receive(self._read_size_bytes)
                 except LOST:
-                    self._receiving = None
-                    self.connection.receive_eof()
-                    return
+                    self._is_at_eof = True
                 finally:
                     self._receiving = None
             if data:
                 self.connection.receive_data(data)
+            elif self._is_at_eof:
+                self.connection.receive_eof()
             elif self._is_read:
                 self._ring()
 

@@ -202,7 +202,7 @@ class ProtocolWire(asyncio.Protocol):
             self._ring_by(min(self._deadline, self._write_deadline))
 
     def _look_at_progress(self, now: float) -> None:
-        """Stops a client that took nothing since the last check, and gives one that took some bytes more time."""
+        """Reports a peer that took nothing since the last check, and gives one that took some bytes more time."""
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes >= self._unsent_bytes:
             self._write_deadline = FOREVER

@@ -37,6 +37,7 @@ class Writer:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
         shared_headers: carried by every response to this request.
         cause: why the connection ends, for a channel whose end is not reported yet.
+        is_held: the exchange goes on though its reply is complete: a server still wants the rest of the request.
         is_over: the connection has nothing more to do.
         is_settling: queued bytes are about to be written in the current call.
         is_woken: the wire will call `handle_wake` soon.
@@ -57,6 +58,7 @@ class Writer:
         "cause",
         "exchange",
         "framing",
+        "is_held",
         "is_over",
         "is_settling",
         "is_woken",
@@ -69,6 +71,7 @@ class Writer:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
         self.cause = _STOPPED
+        self.is_held = False
         self.is_over = False
         self.is_settling = False
         self.is_woken = False
@@ -103,7 +106,7 @@ class Writer:
             self._is_fetching = True
             fetch, self._fetch = self._fetch, None
             self._jobs.start(partial(self._run_fetch, fetch))
-        if self._is_fetching:
+        if self._is_fetching or self.is_held:
             return False
         if self.exchange is not None and self.exchange.is_ended:
             return self._finish()
@@ -126,12 +129,17 @@ class Writer:
             self._flushed.set()
             self._flushed = None
 
+    @property
+    def is_behind(self) -> bool:
+        """True if the client has not taken everything that is queued."""
+        return self._is_blocked or bool(self.framing.queued)
+
     async def flush(self) -> None:
         """Returns when everything queued has left. Does not return if the connection ends first. Only for tasks."""
         self._settle()
-        if not (self._is_blocked or self.framing.queued):
+        if not self.is_behind:
             await checkpoint()
-        while self._is_blocked or self.framing.queued:
+        while self.is_behind:
             self._flushed = self._flushed or anyio.Event()
             await self._flushed.wait()
 
@@ -171,6 +179,20 @@ class Writer:
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         if exchange is not self.exchange:
             return  # the client is gone
+        self._encode(exchange, outs)
+        self._message_bytes += message_bytes
+        self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
+
+    def pass_on(self, outs: Sequence[Out]) -> None:
+        """Writes what follows of a forwarded reply, at once. If the exchange goes on after the end
+        of it, `is_held` is set before."""
+        exchange = self.exchange
+        if exchange is not None:  # else the client is gone
+            exchange.is_ended = isinstance(outs[-1], ReplyDocument | ReplyEnd)
+            self._encode(exchange, outs)
+            self._settle()
+
+    def _encode(self, exchange: Exchange, outs: Sequence[Out]) -> None:
         framing = self.framing
         head = outs[0]
         if type(head) is ReplyDocument:
@@ -189,8 +211,6 @@ class Writer:
                     raise AssertionError("a document is a whole reply")
                 else:
                     framing.put_end()
-        self._message_bytes += message_bytes
-        self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing

@@ -15,6 +15,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
+from isthmus.transports.base.driver import Drive
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.http_server.server import HttpServer
 from isthmus.transports.reverse_proxy.forwarder import Forwarder, TransparentServer
@@ -43,14 +44,14 @@ async def test_both_sides_of_a_web_socket_can_leave_at_once(protocols: bool, cap
         upstream.setblocking(False)
         url = f"http://127.0.0.1:{upstream.getsockname()[1]}"
         server = TransparentServer(Endpoint(url), ForwardTarget("far", url, b"key"), HeaderRules())
-        forwarder = Forwarder({"far": server}, Limits())
+        forwarder = Forwarder({"far": server}, Limits(), Drive(protocols=protocols))
         surface = Surface(("far",), frozenset({"localhost"}), frozenset(), transparent=forwarder.targets)
         http = HttpServer(
             surface, FakePort(), FakeFiles(), Limits(), pages=pages, forwarder=forwarder, protocols=protocols
         )
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         with anyio.fail_after(WAIT_S):
-            async with anyio.create_task_group() as tasks:
+            async with forwarder, anyio.create_task_group() as tasks:
                 await tasks.start(http.serve, listener)
                 for _ in range(4):
                     near = socket.create_connection(("127.0.0.1", listener.extra(SocketAttribute.local_port)))
