@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final, cast
 
 from ...core.base.limits import KIB
@@ -41,6 +42,7 @@ class ProtocolWire(asyncio.Protocol):
         "_is_made",
         "_is_resuming",
         "_loop",
+        "_on_close",
         "_timer",
         "_timer_at",
         "_transport",
@@ -54,6 +56,7 @@ class ProtocolWire(asyncio.Protocol):
 
     def __init__(self, write_timeout_s: float) -> None:
         self._write_timeout_s = write_timeout_s
+        self._on_close: Callable[[], None] | None = None  # called once, when the connection is closed
         self._loop = asyncio.get_running_loop()
         self._deadline = FOREVER
         self._write_deadline = FOREVER
@@ -176,6 +179,8 @@ class ProtocolWire(asyncio.Protocol):
             self._loop.call_soon(self._transport.abort)
         elif self._is_made:
             self._transport.abort()
+        if self._on_close is not None:
+            self._on_close()
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

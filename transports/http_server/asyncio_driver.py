@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 
 from anyio.abc import ByteStream, TaskGroup
 
@@ -33,15 +34,15 @@ class HttpProtocol(ProtocolWire):
         on_end: called once, with the connection, when it is closed.
     """
 
-    __slots__ = ("_on_end", "_tasks")
+    __slots__ = ("_tasks",)
 
     connection: Connection
 
     def __init__(self, listening: ServerContext, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
         super().__init__(listening.limits.write_timeout_s)
         self._tasks = tasks
-        self._on_end = on_end
         self.connection = Connection(self, listening)
+        self._on_close = partial(on_end, self.connection)
 
     async def connect(self, connect: Connect) -> None:
         """Connects to a transport, and serves it."""
@@ -59,10 +60,6 @@ class HttpProtocol(ProtocolWire):
         stream.connection_made(self._transport)
         self._transport.set_protocol(stream)
         return stream
-
-    def close(self) -> None:
-        super().close()
-        self._on_end(self.connection)
 
     def cut(self) -> None:
         raw, tls = self._transport.get_extra_info("socket"), self._transport.get_extra_info(SESSION)

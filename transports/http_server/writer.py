@@ -179,7 +179,11 @@ class Writer:
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         if exchange is not self.exchange:
             return  # the client is gone
-        self._encode(exchange, outs)
+        head = outs[0]
+        if type(head) is ReplyDocument:
+            self._put_document(head, is_head_only=exchange.head_only)
+        else:
+            self._put(exchange, outs)
         self._message_bytes += message_bytes
         self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
 
@@ -189,28 +193,28 @@ class Writer:
         exchange = self.exchange
         if exchange is not None:  # else the client is gone
             exchange.is_ended = isinstance(outs[-1], ReplyDocument | ReplyEnd)
-            self._encode(exchange, outs)
+            head = outs[0]
+            if type(head) is ReplyDocument:
+                self._put_document(head, is_head_only=False)
+            else:
+                self._put(exchange, outs)
             self._settle()
 
-    def _encode(self, exchange: Exchange, outs: Sequence[Out]) -> None:
+    def _put(self, exchange: Exchange, outs: Sequence[Out]) -> None:
         framing = self.framing
-        head = outs[0]
-        if type(head) is ReplyDocument:
-            self._put_document(head, is_head_only=exchange.head_only)
-        else:
-            for out in outs:
-                if type(out) is ReplyBody:
-                    if not exchange.head_only:
-                        framing.put_data(out.data)
-                elif type(out) is ReplyHead:
-                    framing.put_head(out.status, self._headers(out))
-                elif type(out) is ReplyCut:
-                    self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
-                    return
-                elif type(out) is ReplyDocument:
-                    raise AssertionError("a document is a whole reply")
-                else:
-                    framing.put_end()
+        for out in outs:
+            if type(out) is ReplyBody:
+                if not exchange.head_only:
+                    framing.put_data(out.data)
+            elif type(out) is ReplyHead:
+                framing.put_head(out.status, self._headers(out))
+            elif type(out) is ReplyCut:
+                self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
+                return
+            elif type(out) is ReplyDocument:
+                raise AssertionError("a document is a whole reply")
+            else:
+                framing.put_end()
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing

@@ -77,7 +77,7 @@ class ClientSide(Protocol):
 
 
 class _Next(enum.Enum):
-    """What follows after what has arrived of a response was parsed."""
+    """The next step after parsing what has arrived of a response."""
 
     DATA = "data"  # more has to arrive
     TURN = "turn"  # more can be parsed, once others had their turn

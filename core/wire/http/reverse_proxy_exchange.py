@@ -232,7 +232,7 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
 
     @property
     def timeout_s(self) -> float:
-        """How long the server may be silent from now on."""
+        """The seconds that the server may be silent from now on."""
         if self.has_begun:
             return self._limits.forward_idle_timeout_s
         if self._is_refused:
