@@ -179,42 +179,37 @@ class Writer:
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         if exchange is not self.exchange:
             return  # the client is gone
+        framing = self.framing
         head = outs[0]
         if type(head) is ReplyDocument:
             self._put_document(head, is_head_only=exchange.head_only)
         else:
-            self._put(exchange, outs)
+            for out in outs:
+                if type(out) is ReplyBody:
+                    if not exchange.head_only:
+                        framing.put_data(out.data)
+                elif type(out) is ReplyHead:
+                    framing.put_head(out.status, self._headers(out))
+                elif type(out) is ReplyCut:
+                    self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
+                    return
+                elif type(out) is ReplyDocument:
+                    raise AssertionError("a document is a whole reply")
+                else:
+                    framing.put_end()
         self._message_bytes += message_bytes
         self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
 
     def pass_on(self, outs: Sequence[Out]) -> None:
-        """Writes what follows of a forwarded reply, at once. If the exchange goes on after the end
-        of it, `is_held` is set before."""
+        """Writes what follows of a forwarded reply, at once. If the exchange goes on after the end of it, `is_held` is
+        set before."""
         exchange = self.exchange
         if exchange is not None:  # else the client is gone
             exchange.is_ended = isinstance(outs[-1], ReplyDocument | ReplyEnd)
-            head = outs[0]
-            if type(head) is ReplyDocument:
-                self._put_document(head, is_head_only=False)
-            else:
-                self._put(exchange, outs)
+            was_woken, self.is_woken = self.is_woken, True  # it is written below, and needs no further turn
+            self.queue(exchange, outs, 0)
+            self.is_woken = was_woken
             self._settle()
-
-    def _put(self, exchange: Exchange, outs: Sequence[Out]) -> None:
-        framing = self.framing
-        for out in outs:
-            if type(out) is ReplyBody:
-                if not exchange.head_only:
-                    framing.put_data(out.data)
-            elif type(out) is ReplyHead:
-                framing.put_head(out.status, self._headers(out))
-            elif type(out) is ReplyCut:
-                self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
-                return
-            elif type(out) is ReplyDocument:
-                raise AssertionError("a document is a whole reply")
-            else:
-                framing.put_end()
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...core.base.limits import Limits
 from ...core.wire.headers import Headers
-from ...core.wire.http.reverse_proxy_exchange import ForwardPlan
 from ...core.wire.http1.events import ResponseHead
 from ..base.input_probe import InputProbe, Socket
 from ..base.wire import FOREVER, Wire
@@ -31,8 +30,8 @@ class UpstreamConnection:
         has_heard: a byte of the current response has arrived.
         is_stream: it is in use for an event stream that a client listens on.
         is_blocked: the last write has not left.
-        known: the last head of a response, the plan of its request, and the headers that pass on: None if the response
-            is not passed on in one piece.
+        known: the last head of a response, the method of its request, and the headers that pass on: None if the
+            response is not passed on in one piece.
     """
 
     __slots__ = (
@@ -62,7 +61,7 @@ class UpstreamConnection:
         self.is_stream = False
         self.is_blocked = False
         self.idle_since = 0.0
-        self.known: tuple[ResponseHead | None, ForwardPlan | None, Headers | None] = (None, None, None)
+        self.known: tuple[ResponseHead | None, str, Headers | None] = (None, "", None)
         self._forwarder = forwarder
         self._probe: InputProbe | None = None
         self._is_read = True

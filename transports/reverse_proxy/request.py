@@ -435,8 +435,8 @@ class UpstreamRequest:
 
     def _receive_repeated(self, link: UpstreamConnection, outs: list[Out]) -> bool:
         """Adds a response to `outs` whose head repeats the last one, if exactly that has arrived."""
-        head, plan, headers = link.known
-        if head is None or headers is None or plan is not self._plan or self._exchange.has_begun:
+        head, method, headers = link.known
+        if head is None or headers is None or method != self._plan.method or self._exchange.has_begun:
             return False
         body = link.http.take_repeated(head)
         if body is None:
@@ -448,8 +448,8 @@ class UpstreamRequest:
         """Adds a response to `outs` that has arrived in full. Returns False if it has not, or has to be looked at."""
         if self._dialer.target_prefix:  # it may be the proxy's
             return False
-        if link.known[0] is not head or link.known[1] is not self._plan:
-            link.known = head, self._plan, self._exchange.document_headers(head)
+        if link.known[0] is not head or link.known[1] != self._plan.method:
+            link.known = head, self._plan.method, self._exchange.document_headers(head)
         headers = link.known[2]
         body = None if headers is None else link.http.take_rest()
         if headers is None or body is None:

@@ -286,13 +286,11 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
 
     def document_headers(self, head: ResponseHead) -> Headers | None:
         """Returns the headers that a response with this head passes on, without the length; None if it is not passed on
-        in one piece. They depend on the head and the plan alone."""
+        in one piece. They depend on the server, the head and the method alone."""
         method, status = self._plan.method, head.status
-        if method in ("GET", "HEAD") or status in BODILESS:
+        if method in ("GET", "HEAD") or status in BODILESS or any(name in LOCATIONS for name, _ in head.headers):
             return None
         passed = response_headers(head.headers, self._rules, status=status)
-        if any(name in LOCATIONS for name, _ in passed):
-            passed = self._target.relocate(passed, self._plan.requested)
         return tuple(field for field in passed if field[0] != _LENGTH)
 
     def receive_body(self, data: bytes) -> list[Out]:
