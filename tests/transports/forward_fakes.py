@@ -29,16 +29,22 @@ HOSTS = frozenset({"localhost"})
 
 
 class Peer:
-    """The server's end of one connection."""
+    """The server's end of one connection.
+
+    Attributes:
+        requests: the number of requests that were read.
+    """
 
     def __init__(self, stream: MemoryStream) -> None:
         self.stream = stream
+        self.requests = 0
         self._buffer = b""
 
     async def head(self) -> tuple[str, dict[str, str]]:
         """The next request's first line and headers."""
         while b"\r\n\r\n" not in self._buffer:
             self._buffer += await self._receive()
+        self.requests += 1
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         return first, dict(line.split(": ", 1) for line in lines)
@@ -88,11 +94,13 @@ class Upstream:
 
     Attributes:
         error: raised to whoever connects.
+        may_connect: what whoever connects waits for.
         made: the number of connections so far.
     """
 
     def __init__(self, capacity: int) -> None:
         self.error: Exception | None = None
+        self.may_connect: anyio.Event | None = None
         self.made = 0
         self.capacity = capacity
         self._new: deque[Peer] = deque()
@@ -100,6 +108,8 @@ class Upstream:
 
     async def connect(self) -> ByteStream:
         await anyio.lowlevel.checkpoint()
+        if self.may_connect is not None:
+            await self.may_connect.wait()
         if self.error is not None:
             raise self.error
         near, far = stream_pair(self.capacity)
