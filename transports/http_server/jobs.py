@@ -21,8 +21,8 @@ class Cancellable(Protocol):
 
 
 class Jobs:
-    """The tasks of one connection: uploads, downloads, pages, WebSockets and connecting to transparent servers. Ordinary
-    requests need none. Forwarded requests are jobs without a task.
+    """The tasks of one connection: uploads, downloads, pages, WebSockets, and connecting to transparent servers.
+    Ordinary requests need none. Forwarded requests are jobs without a task.
 
     Args:
         then: called when a task has ended, with True if it failed by our own fault, which is logged.
