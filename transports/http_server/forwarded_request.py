@@ -161,7 +161,11 @@ class ForwardedRequest:
             self._settle()
 
     def put(self, outs: Sequence[Out]) -> None:
-        self._writer.pass_on(outs)
+        try:
+            self._writer.pass_on(outs)
+        except Exception:  # an error of our own with one client must not end the connection to the server alone
+            _log.exception("a connection failed")
+            self._writer.stop(Cause(End.BROKEN, "the listener failed"))
 
     def hold(self) -> None:
         self._writer.is_held = True
@@ -170,7 +174,7 @@ class ForwardedRequest:
         self._end()
         self._writer.is_held = False
         if outs:
-            self._writer.pass_on(outs)
+            self.put(outs)
         else:
             self._settle()
 

@@ -30,8 +30,9 @@ from ..base.driver import DRIVE, Drive, uses_protocols
 from ..base.endpoint import Endpoint
 from ..base.stream_socket import socket_of
 from ..base.transport_stream import transport_of
+from .client_side import ClientSide
 from .connection import UpstreamConnection
-from .request import ClientSide, UpstreamRequest
+from .request import UpstreamRequest
 
 _log: Final = logging.getLogger("isthmus.http")
 

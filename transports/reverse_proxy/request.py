@@ -8,8 +8,7 @@ other has not taken what came before.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import h11
 from anyio import CancelScope
@@ -20,6 +19,7 @@ from ...core.wire.http.reverse_proxy_exchange import ForwardedExchange, ForwardF
 from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead, Signal
 from ..base.dialer import Dialer
 from ..base.wire import FOREVER
+from .client_side import ClientSide
 from .connection import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -27,53 +27,6 @@ if TYPE_CHECKING:
 
 TURN_EVENTS: Final = 200
 """Events of a response, or pieces of a request, that are passed on before other connections get their turn."""
-
-
-class ClientSide(Protocol):
-    """The client's connection, as an `UpstreamRequest` uses it.
-
-    Attributes:
-        is_behind: the client has not taken everything that was put.
-    """
-
-    @property
-    def is_behind(self) -> bool: ...
-
-    def next_body(self) -> Data | Signal:
-        """Returns the next event of the request's body, and reads on if it is NEED_DATA."""
-
-    def ask_body(self) -> None:
-        """Tells a client that waits for a 100 to send the body, because the server is connected."""
-
-    def refuse_body(self) -> None:
-        """Drops the rest of the body: the server takes no more."""
-
-    def put(self, outs: Sequence[Out]) -> None:
-        """Writes what follows of the response. More may come from the server, or go to it."""
-
-    def hold(self) -> None:
-        """Keeps the request until `finish`, though the end of its response follows now."""
-
-    def finish(self, outs: Sequence[Out]) -> None:
-        """Writes the end of the response; none if it was put before. The request is over."""
-
-    def fail(self, failure: ForwardFailed) -> None:
-        """Answers with an error, or cuts a response that has begun. The request is over."""
-
-    def switch(self, headers: Headers) -> None:
-        """Writes a 101 with these headers. The bytes that follow in both directions are not HTTP."""
-
-    def put_bytes(self, data: bytes) -> None:
-        """Writes bytes that are not HTTP."""
-
-    def end_bytes(self) -> None:
-        """Ends the connection, because the server did. The request is over."""
-
-    def settle(self) -> None:
-        """Goes on with the body, as far as the server takes it."""
-
-    def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Runs `work` as a task, which ends with the connection."""
 
 
 class _Next(enum.Enum):

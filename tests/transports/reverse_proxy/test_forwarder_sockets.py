@@ -35,7 +35,7 @@ HELD_MAX_BYTES: Final = 2 << 20
 """The most that a request may hold of what one side does not take. An event loop reads up to 256 KiB at once, which are
 copied when they are parsed, and once more when a part of them is written."""
 HELD_BY_STREAM_MAX_BYTES: Final = 8 << 20
-"""That bound for anyio's streams, which take all that uvloop reads in one turn."""
+"""The bound for anyio's streams, which take all that uvloop reads in one turn."""
 
 
 class Relay(NamedTuple):
