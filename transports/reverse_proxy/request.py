@@ -388,8 +388,8 @@ class UpstreamRequest:
 
     def _receive_repeated(self, link: UpstreamConnection, outs: list[Out]) -> bool:
         """Adds a response to `outs` whose head repeats the last one, if exactly that has arrived."""
-        head, method, headers = link.known
-        if head is None or headers is None or method != self._plan.method or self._exchange.has_begun:
+        head, _, headers = link.known  # of a POST or alike, as only responses to a POST can be taken so
+        if head is None or headers is None or self._exchange.has_begun:
             return False
         body = link.http.take_repeated(head)
         if body is None:
