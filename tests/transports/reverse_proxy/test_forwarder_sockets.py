@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import importlib.util
 import socket
+import ssl
 import struct
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import anyio
 import anyio.lowlevel
 import pytest
 from anyio.abc import SocketAttribute
-from http_fakes import WAIT_S, FakeFiles, FakePort, get, pages
+from http_fakes import WAIT_S, FakeFiles, FakePort, get, pages, post
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
@@ -54,11 +56,13 @@ def reset(connection: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def relay(upstream: socket.socket, *, protocols: bool, limits: Limits | None = None) -> AsyncIterator[Relay]:
-    """The listener, and the one transparent server behind it, which is `upstream`."""
-    limits = limits or Limits()
-    url = f"http://127.0.0.1:{upstream.getsockname()[1]}"
-    server = TransparentServer(Endpoint(url), ForwardTarget("far", url, b"key"), HeaderRules())
+async def relay(upstream: socket.socket, *, protocols: bool, ca_file: str | None = None) -> AsyncIterator[Relay]:
+    """The listener, and the one transparent server behind it, which is `upstream`. It has TLS if there is a file of
+    authorities."""
+    limits = Limits()
+    origin = "http://127.0.0.1" if ca_file is None else "https://localhost"
+    url = f"{origin}:{upstream.getsockname()[1]}"
+    server = TransparentServer(Endpoint(url, ca_file=ca_file), ForwardTarget("far", url, b"key"), HeaderRules())
     forwarder = Forwarder({"far": server}, limits, Drive(protocols=protocols))
     surface = Surface(("far",), frozenset({"localhost"}), frozenset(), transparent=forwarder.targets)
     http = HttpServer(surface, FakePort(), FakeFiles(), limits, pages=pages, forwarder=forwarder, protocols=protocols)
@@ -145,6 +149,33 @@ async def test_a_server_may_refuse_a_body_and_reset_the_connection(protocols: bo
                             assert data, received
                         assert received.startswith(b"HTTP/1.1 413 ")
                         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocols", [True, False])
+async def test_bodies_pass_over_tls(protocols: bool, authority: Path, server_tls: ssl.SSLContext) -> None:
+    """A server with TLS is reached through streams, whatever the driver of the listener."""
+    body = bytes(range(256)) * 16_384
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            taken = await reader.readexactly(len(body))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(taken) + taken)
+            await writer.drain()
+        writer.close()
+
+    server_tls.set_alpn_protocols(["http/1.1"])
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        async with await asyncio.start_server(answer, sock=upstream.dup(), ssl=server_tls):
+            async with relay(upstream, protocols=protocols, ca_file=str(authority / "ca.pem")) as through:
+                reader, writer = await asyncio.open_connection("127.0.0.1", through.port)
+                for _ in range(2):
+                    writer.write(post(body))
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    assert head.startswith(b"HTTP/1.1 200 ")
+                    assert await reader.readexactly(len(body)) == body
+                writer.close()
 
 
 async def send_on(near: socket.socket) -> None:
