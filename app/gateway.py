@@ -36,6 +36,7 @@ from ..core.wire.http.url import parse_url
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
+from ..transports.base.driver import Drive
 from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
 from ..transports.base.traffic import Counts
@@ -237,8 +238,7 @@ async def running(
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
         )
-        forwarder = _forwarder(settings, plan.link_key, limits, names)
-        stack.push_async_callback(forwarder.close_idle)
+        forwarder = await stack.enter_async_context(_forwarder(settings, plan.link_key, limits, names, hub.drive))
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
@@ -433,7 +433,7 @@ def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
     return proxy
 
 
-def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: SettingNames) -> Forwarder:
+def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: SettingNames, drive: Drive) -> Forwarder:
     servers = {}
     for server in settings.servers:
         if not server.inspect:
@@ -441,7 +441,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: Setti
             assert isinstance(endpoint, Endpoint)
             target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
             servers[server.id] = TransparentServer(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
-    return Forwarder(servers, limits)
+    return Forwarder(servers, limits, drive)
 
 
 # --- Pages ----------------------------------------------------------------------------------------------------------

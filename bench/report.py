@@ -68,7 +68,10 @@ def render(report: dict[str, Any]) -> str:
 
 
 STORAGE: Final = ("record_save", "record_save_c16", "record_load", "record_scan", "blob_write", "blob_read")
-APART: Final = ("http_paced", "http_idle_1k", "http_idle_10k", "file_upload", "file_download", "start", *STORAGE)
+PACED: Final = ("http_paced", "relay_paced")
+IDLE: Final = ("http_idle_1k", "http_idle_10k")
+FILES: Final = ("file_upload", "file_download", "relay_64m")
+APART: Final = (*PACED, *IDLE, *FILES, "start", *STORAGE)
 """Workloads with other figures than the cost of a call."""
 
 
@@ -77,15 +80,13 @@ def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, 
         found = [(name, subject, row) for name in names for subject, row in results.get(name, {}).items()]
         return [[n, s, *(number(row.get(figure), unit) for figure, unit in figures)] for n, s, row in found]
 
-    delays = rows(
-        APART[:1], ("delay_p50_us", 1000), ("delay_p99_us", 1000), ("added_delay_p50_us", 1000), ("cpu_us", 1)
-    )
+    delays = rows(PACED, ("delay_p50_us", 1000), ("delay_p99_us", 1000), ("added_delay_p50_us", 1000), ("cpu_us", 1))
     yield ("workload", "through", "delay p50 ms", "delay p99 ms", "added p50 ms", "CPU µs per event"), delays
-    idle = rows(APART[1:3], ("idle_kb", 1), ("idle_cpu_us_per_s", 1), ("cpu_us", 1), ("rss_kb", 1024))
+    idle = rows(IDLE, ("idle_kb", 1), ("idle_cpu_us_per_s", 1), ("cpu_us", 1), ("rss_kb", 1024))
     yield ("workload", "through", "KiB per session", "CPU µs per idle second", "CPU µs per call", "RSS MiB"), idle
-    files = rows(APART[3:5], ("mib_per_s", 1), ("cpu_us", 1), ("growth_kb", 1024))
+    files = rows(FILES, ("mib_per_s", 1), ("cpu_us", 1), ("growth_kb", 1024))
     yield ("workload", "through", "MiB/s", "CPU µs per MiB", "+ MiB"), files
-    start = rows(APART[5:6], ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))
+    start = rows(("start",), ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))
     yield ("workload", "through", "CPU ms", "ms", "RSS MiB"), start
     kept = rows(STORAGE, ("cpu_us", 1), ("each_us", 1))
     yield ("storage", "backend", "CPU µs each", "µs each"), kept

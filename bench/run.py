@@ -21,6 +21,7 @@ from files import measure_files, measure_start
 from interpreter import description
 from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
+from relay import measure_relay
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures
@@ -193,7 +194,7 @@ def measured(
 
 def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
     """Yields the measurements that need no load generator: the start, files, and the storage backends."""
-    for name, measure in (("start", _start), ("file", _files), ("storage", _storage)):
+    for name, measure in (("start", _start), ("relay_64m", _relay), ("file", _files), ("storage", _storage)):
         if is_chosen(name, options) and not (name == "file" and options.quick and not options.only):
             try:
                 with Programs() as programs:
@@ -205,6 +206,11 @@ def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str,
 def _start(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
     return {"start": {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}}
+
+
+def _relay(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    taken = measure_relay(programs, options.rounds)
+    return {"relay_64m": {subject: medians(rounds) for subject, rounds in taken.items()}}
 
 
 def _files(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:

@@ -72,6 +72,17 @@ def _isthmus(driver: str, *options: str) -> Starter:
     return start
 
 
+def _relay(driver: str) -> Starter:
+    """Starts the product in front of a transparent server, whose messages it does not read."""
+
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        assert isinstance(upstream, str)
+        command = [*ISTHMUS, "wrap", "--no-inspect", "--listen", f"127.0.0.1:{port}", upstream]
+        return Start(command, env=(("ISTHMUS_DRIVER", driver),))
+
+    return start
+
+
 def _endpoint(route: Route) -> str:
     return {"sse": "/sse", "ws": "/ws"}.get(route.client, "/mcp")
 
@@ -338,6 +349,8 @@ def _translate(route: Route, port: int, upstream: str | list[str], scratch: Path
 STARTERS: Final[dict[str, Starter]] = {
     "isthmus": _isthmus("protocols"),
     "isthmus-anyio": _isthmus("anyio"),
+    "isthmus-relay": _relay("protocols"),
+    "isthmus-relay-anyio": _relay("anyio"),
     "isthmus-logged": _isthmus("protocols", "--log-level", "info"),
     "isthmus-shared": _isthmus_shared,
     "isthmus-sqlite": _isthmus_sqlite,

@@ -137,6 +137,8 @@ TARGETS: Final = (
     Target("http_idle_10k", "isthmus", "idle_kb", 12),
     Target("http_idle_10k", "isthmus", "idle_cpu_us_per_s", 200),
     Target("http_idle_10k", "isthmus", "cpu_us", gates=(Gate("isthmus", 1.2, "http_c16"),)),
+    Target("relay_c16", "isthmus-relay", "cpu_us", gates=_times_cheaper(1.8, "isthmus")),
+    Target("relay_64m", "isthmus-relay", "growth_kb", 4 * MIB_KB),
     Target("file_upload", "isthmus", "mib_per_s", gates=(Gate("nginx", 0.5),), is_least=True),
     Target("file_upload", "isthmus", "growth_kb", 16 * MIB_KB),
     Target("file_download", "isthmus", "mib_per_s", gates=(Gate("nginx", 0.5),), is_least=True),

@@ -20,6 +20,8 @@ TO_MODERN: Final = Route("http", "http", "modern", "legacy")
 MODERN_FROM_LEGACY_STDIO: Final = Route("stdio", "http", "legacy", "modern")
 
 OURS: Final = ("isthmus", "isthmus-anyio")
+RELAYS: Final = ("isthmus-relay", "isthmus-relay-anyio")
+"""The product in front of a transparent server."""
 BYTES: Final = ("nginx", "haproxy")
 WRAPPERS: Final = ("supergateway", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
 """Peers that put HTTP in front of a server on stdio."""
@@ -151,6 +153,16 @@ WORKLOADS: Final = (
         "http_paced",
         HTTP,
         ("direct", *OURS, "floor", *BYTES),
+        sessions=4,
+        load=_options(events=50, pace_ms=4),
+        calls_max=40,
+        divisor=50,
+    ),
+    Workload("relay_c16", HTTP, ("direct", *RELAYS, "isthmus", *BYTES), is_quick=True),
+    Workload(
+        "relay_paced",
+        HTTP,
+        ("direct", *RELAYS, *BYTES),
         sessions=4,
         load=_options(events=50, pace_ms=4),
         calls_max=40,

@@ -83,6 +83,7 @@ MACHINES: Final = {
     "drafts": "isthmus.core.files.transfer.resumable",
     "http_reply": "isthmus.core.wire.http.reply",
     "http_client": "isthmus.core.wire.http.response",
+    "forward": "isthmus.core.wire.http.reverse_proxy_exchange",
     "sse_client": "isthmus.core.wire.http.legacy_sse_client",
     "credential": "isthmus.core.logins.credentials",
 }

@@ -434,7 +434,7 @@ LIMIT_TESTS: Final = {
     "transports/http_server/server.py::TURNED_AWAY_MAX": (
         "transports/http_server/test_server.py::test_connections_that_cannot_even_get_a_503_are_not_accepted"
     ),
-    "transports/reverse_proxy/request.py::INTERIM_MAX": (
+    "core/wire/http/reverse_proxy_exchange.py::INTERIM_MAX": (
         "transports/reverse_proxy/test_forwarder.py::test_what_servers_say_before_their_response_ends_here"
     ),
     "core/wire/http/ranges.py::PARTS_MAX": "core/wire/http/test_ranges.py::test_too_many_ranges_are_ignored",

@@ -163,7 +163,7 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
     "transports/websocket": ("transports/base",),
     "transports/stdio": ("transports/base",),
     "transports/unix": ("transports/base", "transports/stdio"),
-    "transports/reverse_proxy": ("transports/base",),
+    "transports/reverse_proxy": ("transports/base", "transports/http1"),
     "transports/tls": ("transports/base",),
     "transports/http_server": (
         "transports/base",

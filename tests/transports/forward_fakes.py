@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import http_fakes
 import pytest
 from anyio.abc import ByteStream
 from http_fakes import WAIT_S, Client, MemoryStream, World, stream_pair, world
@@ -16,24 +18,33 @@ from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
 from isthmus.transports.base.dialer import Dialer
+from isthmus.transports.base.driver import Drive
 from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.reverse_proxy import forwarder as forwarding
 from isthmus.transports.reverse_proxy.forwarder import Forwarder, TransparentServer
+from pipe_transport import PipeTransport
 
 URL = "http://up.example/base"
 HOSTS = frozenset({"localhost"})
 
 
 class Peer:
-    """The server's end of one connection."""
+    """The server's end of one connection.
+
+    Attributes:
+        requests: the number of requests that were read.
+    """
 
     def __init__(self, stream: MemoryStream) -> None:
         self.stream = stream
+        self.requests = 0
         self._buffer = b""
 
     async def head(self) -> tuple[str, dict[str, str]]:
         """The next request's first line and headers."""
         while b"\r\n\r\n" not in self._buffer:
             self._buffer += await self._receive()
+        self.requests += 1
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         return first, dict(line.split(": ", 1) for line in lines)
@@ -83,11 +94,13 @@ class Upstream:
 
     Attributes:
         error: raised to whoever connects.
+        may_connect: what whoever connects waits for.
         made: the number of connections so far.
     """
 
     def __init__(self, capacity: int) -> None:
         self.error: Exception | None = None
+        self.may_connect: anyio.Event | None = None
         self.made = 0
         self.capacity = capacity
         self._new: deque[Peer] = deque()
@@ -95,6 +108,8 @@ class Upstream:
 
     async def connect(self) -> ByteStream:
         await anyio.lowlevel.checkpoint()
+        if self.may_connect is not None:
+            await self.may_connect.wait()
         if self.error is not None:
             raise self.error
         near, far = stream_pair(self.capacity)
@@ -119,6 +134,12 @@ class ForwardWorld:
     forwarder: Forwarder
 
 
+def transport_of(stream: ByteStream) -> PipeTransport:
+    """Returns a transport over a stream in memory, as `base.transport_stream` does for those of the event loop."""
+    assert isinstance(stream, MemoryStream)
+    return PipeTransport(stream, asyncio.Protocol())
+
+
 def target(url: str = URL) -> ForwardTarget:
     return ForwardTarget("far", url, b"key")
 
@@ -131,6 +152,7 @@ async def forward_world(
     rules: HeaderRules | None = None,
     limits: Limits | None = None,
     capacity: int = 1 << 20,
+    only_h11: bool = False,
 ) -> AsyncIterator[ForwardWorld]:
     """A client, the listener, and the one transparent server behind it."""
     upstream = Upstream(capacity)
@@ -138,10 +160,13 @@ async def forward_world(
     with monkeypatch.context() as patch:
         patch.setattr(Dialer, "_open", lambda dialer, tls: upstream.connect())
         servers = {"far": TransparentServer(Endpoint(url), target(url), rules or HeaderRules())}
-        forwarder = Forwarder(servers, limits)
+        patch.setattr(forwarding, "transport_of", transport_of)
+        forwarder = Forwarder(servers, limits, Drive(protocols=http_fakes.uses_protocols, only_h11=only_h11))
         surface = Surface(("far",), HOSTS, frozenset(), transparent=forwarder.targets)
-        async with world(limits, surface=surface, capacity=capacity, forwarder=forwarder) as w:
-            yield ForwardWorld(w, w.client, upstream, forwarder)
-        await forwarder.close_idle()
+        async with forwarder:
+            fakes = world(limits, surface=surface, capacity=capacity, forwarder=forwarder, only_h11=only_h11)
+            async with fakes as w:
+                yield ForwardWorld(w, w.client, upstream, forwarder)
+            await forwarder.close_idle()
         assert all(server.links == 0 for server in servers.values()), "every connection is closed"
         assert not w.port.openings, "the engine has no part in it"

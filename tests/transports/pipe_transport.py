@@ -101,9 +101,9 @@ class PipeTransport(asyncio.Transport):
     def _look(self) -> None:
         self._is_due = False
         if not self._is_closing:
-            self._write()
-        if not self._is_closing:
             self._read()
+        if not self._is_closing:
+            self._write()
 
     def _write(self) -> None:
         if self._held and self._stream.outgoing.is_broken:

@@ -1,4 +1,4 @@
-"""An asyncio transport as an anyio byte stream, for code that awaits its reads."""
+"""An asyncio transport as an anyio byte stream, for code that awaits its reads, and the transport below a stream."""
 
 from __future__ import annotations
 
@@ -87,3 +87,19 @@ class TransportStream(asyncio.Protocol, ByteStream):
     async def aclose(self) -> None:
         self._transport.abort()
         await checkpoint()
+
+
+def transport_of(stream: ByteStream) -> asyncio.Transport | None:
+    """Returns the transport below a stream that was just connected, to be taken over. Returns None if the stream must
+    stay: with TLS, on another event loop, or if something was read from it already.
+
+    anyio offers no public way to the transport. If it cannot be found, the stream serves as well, at a higher cost.
+    """
+    transport = getattr(stream, "_transport", None)
+    if not hasattr(transport, "set_protocol"):
+        return None
+    transport = cast(asyncio.Transport, transport)
+    reader = transport.get_protocol()
+    if transport.is_closing() or getattr(reader, "is_at_eof", True) or getattr(reader, "read_queue", True):
+        return None
+    return transport

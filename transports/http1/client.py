@@ -186,6 +186,14 @@ class ClientCodec(Incoming):
         return self._give_back() if self._h11 is None else self._h11.trailing_data
 
     @property
+    def may_be_kept(self) -> bool:
+        """True if the response is complete and the server keeps the connection, so that it may still want the rest of
+        the request."""
+        if self._h11 is not None:
+            return self._h11.may_be_kept
+        return self._reading is DONE and not (self._is_closing or self._is_ended)
+
+    @property
     def is_through(self) -> bool:
         """True if request and response are complete and another request may follow."""
         if self._h11 is not None:

@@ -135,6 +135,10 @@ class H11Client:
         return self._http.trailing_data
 
     @property
+    def may_be_kept(self) -> bool:
+        return self._http.their_state is h11.DONE
+
+    @property
     def is_through(self) -> bool:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, cast
-
-from anyio.abc import ByteStream
+from typing import Final
 
 from ...core.base.events import Cause, End
 from ..base.input_probe import InputProbe
@@ -191,19 +189,3 @@ class ProtocolDriver(asyncio.Protocol):
         if not self._is_settled:
             self._is_settled = True
             self._connection.settle()
-
-
-def transport_of(stream: ByteStream) -> asyncio.Transport | None:
-    """Returns the transport below a stream that was just connected, to be taken over. Returns None if the stream must
-    stay: with TLS, on another event loop, or if something was read from it already.
-
-    anyio offers no public way to the transport. If it cannot be found, the stream serves as well, at a higher cost.
-    """
-    transport = getattr(stream, "_transport", None)
-    if not hasattr(transport, "set_protocol"):
-        return None
-    transport = cast(asyncio.Transport, transport)
-    reader = transport.get_protocol()
-    if transport.is_closing() or getattr(reader, "is_at_eof", True) or getattr(reader, "read_queue", True):
-        return None
-    return transport

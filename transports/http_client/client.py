@@ -32,9 +32,10 @@ from ..base.driver import uses_protocols
 from ..base.endpoint import Endpoint
 from ..base.port import Port
 from ..base.tokens import UpstreamTokens
+from ..base.transport_stream import transport_of
 from .anyio_driver import StreamDriver
 from .asyncio_connect import ConnectingDriver
-from .asyncio_driver import ProtocolDriver, transport_of
+from .asyncio_driver import ProtocolDriver
 from .authorized_exchange import AuthorizedExchange
 from .connection import Connection
 from .exchange import Exchange, Route, stopped

@@ -1,31 +1,21 @@
-"""The asyncio driver of a client's HTTP connection: a protocol, without a task of its own.
-
-Received bytes are parsed, reported and answered within the callback that brought them. A transport buffers at most one
-write: it calls `pause_writing` as soon as bytes are left over, and `resume_writing` once all have left.
-
-One timer serves both deadlines, for bytes to arrive and for bytes to leave. It is set anew only if it would ring too
-late, and when it rings too early it is set again. The tests of `http_server` run over this driver and over
-`anyio_driver`, and expect the same of both.
-"""
+"""The asyncio driver of a client's HTTP connection. The tests of `http_server` run over this driver and over
+`anyio_driver`, and expect the same of both."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Final, cast
+from functools import partial
 
 from anyio.abc import ByteStream, TaskGroup
 
 from ...core.access.identity import Peer
-from ...core.base.limits import KIB
 from ..base.abort import cut
+from ..base.asyncio_wire import ProtocolWire
 from ..base.stream_socket import is_unix, peer_of
 from ..base.transport_stream import TransportStream
 from ..tls.asyncio_transport import SESSION
 from .connection import Connection
-from .framing import FOREVER
 from .shared import ServerContext
 
 Connect = Callable[[asyncio.Protocol], Awaitable[None]]
@@ -35,13 +25,8 @@ Raises:
     OSError: there is no transport.
 """
 
-JOIN_MAX_BYTES: Final = 64 * KIB
-"""Parts of one write are joined up to this size. Above it, copying costs more than it saves."""
 
-_log: Final = logging.getLogger("isthmus.http")
-
-
-class HttpProtocol(asyncio.Protocol):
+class HttpProtocol(ProtocolWire):
     """Serves one connection, and closes it.
 
     Args:
@@ -49,40 +34,15 @@ class HttpProtocol(asyncio.Protocol):
         on_end: called once, with the connection, when it is closed.
     """
 
-    __slots__ = (
-        "_deadline",
-        "_has_ended",
-        "_is_blocked",
-        "_is_made",
-        "_is_resuming",
-        "_listening",
-        "_loop",
-        "_on_end",
-        "_tasks",
-        "_timer",
-        "_timer_at",
-        "_transport",
-        "_unsent_bytes",
-        "_write_deadline",
-        "connection",
-    )
+    __slots__ = ("_tasks",)
+
+    connection: Connection
 
     def __init__(self, listening: ServerContext, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
-        self._listening = listening
+        super().__init__(listening.limits.write_timeout_s)
         self._tasks = tasks
-        self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
-        self._deadline = FOREVER
-        self._write_deadline = FOREVER
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = FOREVER
-        self._is_blocked = False
-        self._unsent_bytes = 0
-        self._has_ended = False
-        self._is_made = False
-        self._is_resuming = False
-        self._transport: asyncio.Transport  # set by `connection_made`
         self.connection = Connection(self, listening)
+        self._on_close = partial(on_end, self.connection)
 
     async def connect(self, connect: Connect) -> None:
         """Connects to a transport, and serves it."""
@@ -92,103 +52,6 @@ class HttpProtocol(asyncio.Protocol):
             except OSError:  # the client is gone already
                 self.connection.stop()
 
-    # --- Callbacks of the transport ---------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
-        self._transport = transport
-        self._is_made = True
-        transport.set_write_buffer_limits(0)
-        if self._has_ended:
-            transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self.connection.receive_data(data)
-        except Exception:
-            self._fail()
-
-    def eof_received(self) -> bool:
-        try:
-            self.connection.receive_eof()
-        except Exception:
-            self._fail()
-        return True  # keeps the transport open, so that a due reply can still be written
-
-    def connection_lost(self, error: Exception | None) -> None:
-        try:
-            self.connection.receive_lost()
-        except Exception:
-            self._fail()
-
-    def pause_writing(self) -> None:
-        self._is_blocked = True
-
-    def resume_writing(self) -> None:
-        self._is_blocked = False
-        self._is_resuming = True
-        self._write_deadline = FOREVER
-        try:
-            self.connection.handle_written()
-        except Exception:
-            self._fail()
-        finally:
-            self._is_resuming = False
-
-    def _fail(self) -> None:
-        """Ends this connection after an error of our own, which must not disturb other clients."""
-        _log.exception("a connection failed")
-        self.connection.stop()
-
-    # --- Orders of the connection -----------------------------------------------------------------------------------
-
-    def write(self, parts: list[bytes | bytearray]) -> bool:
-        transport = self._transport
-        if transport.is_closing():  # the client is gone; `connection_lost` follows
-            return False
-        if len(parts) == 1:
-            transport.write(parts[0])
-        elif sum(map(len, parts)) <= JOIN_MAX_BYTES:
-            transport.write(b"".join(parts))
-        else:
-            transport.writelines(parts)
-        if self._is_blocked:
-            self._unsent_bytes = transport.get_write_buffer_size()
-            self._write_deadline = self._loop.time() + self._listening.limits.write_timeout_s
-            self._ring_by(self._write_deadline)
-        return not (self._is_blocked or transport.is_closing())
-
-    def read(self, is_wanted: bool) -> None:
-        if self._transport.is_closing():
-            return
-        if is_wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
-
-    def set_timeout(self, timeout_s: float) -> None:
-        if timeout_s == FOREVER:
-            self._deadline = FOREVER
-            return
-        self._deadline = deadline = self._loop.time() + timeout_s
-        if deadline < self._timer_at:
-            self._ring_by(deadline)
-
-    def rest(self) -> None:
-        self._deadline = FOREVER
-        if self._timer is not None and self._write_deadline == FOREVER:
-            self._timer.cancel()
-            self._timer, self._timer_at = None, FOREVER
-
-    def wake(self, at_once: bool) -> None:
-        if not at_once:
-            self._loop.call_soon(self.wake, True)
-            return
-        try:
-            self.connection.handle_wake()
-        except Exception:
-            self._fail()
-
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         self._tasks.start_soon(work)
 
@@ -197,21 +60,6 @@ class HttpProtocol(asyncio.Protocol):
         stream.connection_made(self._transport)
         self._transport.set_protocol(stream)
         return stream
-
-    def end_sending(self) -> None:
-        if self._transport.can_write_eof() and not self._transport.is_closing():
-            with contextlib.suppress(OSError):  # the last write may have found that the client is gone
-                self._transport.write_eof()
-
-    def close(self) -> None:
-        self._has_ended = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._is_resuming:  # asyncio closes a transport twice that is aborted while it resumes its protocol
-            self._loop.call_soon(self._transport.abort)
-        elif self._is_made:
-            self._transport.abort()
-        self._on_end(self.connection)
 
     def cut(self) -> None:
         raw, tls = self._transport.get_extra_info("socket"), self._transport.get_extra_info(SESSION)
@@ -229,37 +77,3 @@ class HttpProtocol(asyncio.Protocol):
             return Peer(address[0])
         raw = self._transport.get_extra_info("socket")
         return peer_of(raw) if is_unix(raw) else Peer()
-
-    # --- Time -------------------------------------------------------------------------------------------------------
-
-    def _ring_by(self, at: float) -> None:
-        """Sets the timer to ring at `at`, or before."""
-        if at < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = at
-            self._timer = self._loop.call_at(at, self._ring)
-
-    def _ring(self) -> None:
-        self._timer, self._timer_at = None, FOREVER
-        now = self._loop.time()
-        try:
-            if now >= self._write_deadline:
-                self._look_at_progress(now)
-            if now >= self._deadline:
-                self._deadline = FOREVER
-                self.connection.handle_timeout()
-        except Exception:
-            self._fail()
-        if not self._has_ended:
-            self._ring_by(min(self._deadline, self._write_deadline))
-
-    def _look_at_progress(self, now: float) -> None:
-        """Stops a client that took nothing since the last check, and gives one that took some bytes more time."""
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes >= self._unsent_bytes:
-            self._write_deadline = FOREVER
-            self.connection.handle_stalled()
-        else:
-            self._unsent_bytes = unsent_bytes
-            self._write_deadline = now + self._listening.limits.write_timeout_s

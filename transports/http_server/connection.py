@@ -29,6 +29,7 @@ from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal, refusal_at
 from ...core.wire.http.reply import HttpReply
 from ...core.wire.http.reverse_proxy import Sender
+from ...core.wire.http.reverse_proxy_exchange import ForwardPlan
 from ...core.wire.http.routes import (
     DownloadRoute,
     ForwardRoute,
@@ -44,7 +45,7 @@ from ...core.wire.http.routes import (
 from ...core.wire.http.server import lasts, reply_to
 from ...core.wire.http1.events import END, Data, RequestHead
 from ..base.traffic import Direction, Traffic, TransferKind
-from ..base.wire import Gone, Silent, Wire
+from ..base.wire import ClientWire, Gone, Silent
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
 from .forwarded_request import ForwardedRequest
@@ -65,6 +66,7 @@ class Connection:
         "_admitted",
         "_body_size_max",
         "_decided",
+        "_forwarded",
         "_framing",
         "_is_lost",
         "_jobs",
@@ -72,13 +74,14 @@ class Connection:
         "_limits",
         "_listening",
         "_peer",
+        "_plan",
         "_repeated",
         "_route",
         "_wire",
         "_writer",
     )
 
-    def __init__(self, wire: Wire, listening: ServerContext) -> None:
+    def __init__(self, wire: ClientWire, listening: ServerContext) -> None:
         self._wire = wire
         self._listening = listening
         self._limits = listening.limits
@@ -94,6 +97,8 @@ class Connection:
         self._admitted: RoutedHead | None = None
         self._decided: tuple[RequestHead, RoutedHead] | None = None  # a request whose caller is known at last
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
+        self._forwarded: ForwardedRequest | None = None  # the request to a transparent server that is under way
+        self._plan: tuple[RoutedHead, ForwardPlan] | None = None  # of the last such request
         self._framing.tell_wire()
 
     # --- Inputs of the driver ---------------------------------------------------------------------------------------
@@ -105,17 +110,22 @@ class Connection:
 
     def receive_eof(self) -> None:
         """Handles the end of input. A client that closes its sending side counts as gone."""
-        if not self._framing.note_gone():
+        if not (self._framing.note_gone() or (self._forwarded is not None and self._forwarded.receive_eof())):
             self._hang_up()
 
     def receive_lost(self) -> None:
         """Handles the loss of the connection: nothing can be written any more either."""
         self._is_lost = True
-        self.receive_eof()
+        if not self._framing.note_gone():
+            self._hang_up()
+
+    def receive_refused(self) -> None:
+        """Handles a client that takes no more: it is gone."""
+        self.receive_lost()
 
     def handle_timeout(self) -> None:
         """Handles the timeout that was set with `Wire.set_timeout`: nothing arrived in time."""
-        if self._framing.note_late():
+        if (self._forwarded is not None and self._forwarded.handle_timeout()) or self._framing.note_late():
             return
         if self._framing.phase in (Phase.HEAD, Phase.BODY):
             self._refuse(408, f"got no complete {self._framing.phase.value} in time, expected it sooner")
@@ -210,6 +220,8 @@ class Connection:
             self._end_exhausted()
         finally:
             writer.is_settling = False
+        if self._forwarded is not None and not writer.is_over:
+            self._forwarded.advance()
         if not writer.is_over:
             if framing.is_behind:
                 writer.wake()
@@ -255,9 +267,12 @@ class Connection:
         body = self._framing.take_repeated(admitted.head)
         if body is None:
             return False
-        assert isinstance(admitted.route, McpRoute)
         self._writer.shared_headers = admitted.shared_headers
-        self._report(admitted.route, body)
+        if isinstance(admitted.route, ForwardRoute):
+            self._forward(admitted.route, admitted.head, admitted, body)
+        else:
+            assert isinstance(admitted.route, McpRoute)
+            self._report(admitted.route, body)
         return True
 
     def _begin(self, head: RequestHead) -> None:
@@ -304,7 +319,8 @@ class Connection:
             writer.answer(route)
             return
         if isinstance(route, ForwardRoute):
-            self._forward(route, head)
+            self._repeated = self._admitted
+            self._forward(route, head, admitted, framing.take_rest())
             return
         is_posted = isinstance(route, (McpRoute, PageRoute)) and route.is_posted
         self._body_size_max = self._limits.request_size_max_bytes if is_posted else SKIP_MAX_BYTES
@@ -326,27 +342,39 @@ class Connection:
                 self._repeated = self._admitted
                 self._handle(body)
 
-    def _forward(self, route: ForwardRoute, head: RequestHead) -> None:
+    def _forward(self, route: ForwardRoute, head: RequestHead, admitted: RoutedHead, body: bytes | None) -> None:
+        """Passes a request on to a transparent server. `body` is its whole body; None: it is still to come."""
         assert self._listening.forwarder is not None
-        self._framing.enter(Phase.FORWARD)
-        peer = self._wire.peer
-        scheme = "https" if peer.is_secure else self._listening.scheme
+        framing, writer = self._framing, self._writer
+        if body is None:
+            framing.enter(Phase.FORWARD)
         # Nothing is known of what is forwarded, but an event stream is the response to a GET.
         self._lasting = route.identity if head.method == "GET" else None
-        self._writer.exchange = Exchange(self._writer, HttpReply(), head_only=self._framing.head_only)
-        forwarded = ForwardedRequest(
+        writer.exchange = Exchange(writer, HttpReply(), head_only=framing.head_only)
+        self._forwarded = ForwardedRequest(
             self._listening.forwarder,
-            route,
-            Head(head.method, head.target, head.headers, head.version),
-            Sender(peer.host, route.host, scheme),
-            framing=self._framing,
-            writer=self._writer,
+            route.server,
+            self._plan_for(route, head, admitted),
+            head.body_size if body is None else len(body),
+            framing=framing,
+            writer=writer,
             wire=self._wire,
             jobs=self._jobs,
             limits=self._limits,
+            settle=self._settle,
         )
-        self._jobs.start(forwarded.pass_on)
-        self._writer.fetch(forwarded.bring_back)
+        self._forwarded.begin(body)
+
+    def _plan_for(self, route: ForwardRoute, head: RequestHead, admitted: RoutedHead) -> ForwardPlan:
+        assert self._listening.forwarder is not None
+        if self._plan is not None and self._plan[0] is admitted:
+            return self._plan[1]
+        peer = self._wire.peer
+        sender = Sender(peer.host, route.host, "https" if peer.is_secure else self._listening.scheme)
+        judged = Head(head.method, head.target, head.headers, head.version)
+        plan = self._listening.forwarder.plan(route, judged, sender)
+        self._plan = (admitted, plan) if admitted.may_be_kept else None
+        return plan
 
     def _gather(self, data: bytes) -> None:
         self._framing.note_given(len(data))

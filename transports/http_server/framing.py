@@ -24,8 +24,8 @@ from anyio.lowlevel import checkpoint
 
 from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share, address_owner
 from ...core.base.limits import KIB, Limits
-from ...core.wire.http1.events import NEED_DATA, Data, RequestHead
-from ..base.wire import Gone, Silent, Wire
+from ...core.wire.http1.events import NEED_DATA, Data, RequestHead, Signal
+from ..base.wire import FOREVER, ClientWire, Gone, Silent
 from ..http1.server import ServerCodec
 
 HELD_MAX_BYTES: Final = 64 * KIB
@@ -42,7 +42,6 @@ client that does has no larger share than others."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may come before a request line: old clients end a body with one line end too many. Source: RFC 9112, 2.2:
 "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
-FOREVER: Final = float("inf")
 
 
 class Phase(enum.Enum):
@@ -92,6 +91,7 @@ class Framing:
         queued: bytes to be written next.
         is_behind: more of the input can be parsed than was.
         is_ending: nothing more is read.
+        is_asked: a forwarded request wants more of the client's bytes.
         is_crowded: there is no room for what has arrived behind an open request.
         is_gone: the client has hung up.
     """
@@ -117,6 +117,7 @@ class Framing:
         "codec",
         "head",
         "intake",
+        "is_asked",
         "is_behind",
         "is_crowded",
         "is_ending",
@@ -125,7 +126,7 @@ class Framing:
         "queued",
     )
 
-    def __init__(self, wire: Wire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
+    def __init__(self, wire: ClientWire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
         self.phase = Phase.IDLE
         self.head: RequestHead | None = None
         self.body_left: int | None = 0
@@ -133,6 +134,7 @@ class Framing:
         self.queued: list[bytes | bytearray] = []
         self.is_behind = False
         self.is_ending = False
+        self.is_asked = False
         self.is_crowded = False
         self.is_gone = False
         self._wire = wire
@@ -188,7 +190,7 @@ class Framing:
         if self.is_ending or phase is Phase.SWITCHED:
             return False
         if phase in HANDED_ON:
-            return self._arrival is not None
+            return self.is_asked or self._arrival is not None
         if self._may_be_full:
             held_bytes = len(self.held)
             self._may_be_full = held_bytes > HELD_MAX_BYTES
@@ -225,12 +227,16 @@ class Framing:
         elif phase is Phase.CLOSING:
             self._count_unread(len(data))
         elif phase is Phase.TUNNEL:
+            self.is_asked = False
             self._tunnel_bytes += data
-            self._wake_waiting()
         else:
             self.codec.receive_data(data)
             self._may_be_full = phase is Phase.DONE
-            self._wake_waiting()
+            if phase is Phase.FORWARD:
+                self.is_asked = False
+                self.enter(phase)
+            else:
+                self._wake_waiting()
 
     def _count_unread(self, size_bytes: int) -> None:
         """Counts bytes that came after a refusal, and ends the connection at one of their limits."""
@@ -336,36 +342,38 @@ class Framing:
         if self.body_left is not None:
             self.body_left -= size_bytes
 
+    def next_of_body(self) -> Data | Signal:
+        """Returns the next event of the body. The phase is UPLOAD or FORWARD, and has a time limit after NEED_DATA.
+
+        Raises:
+            h11.RemoteProtocolError: the body is malformed.
+        """
+        event = self.codec.next_event()
+        if isinstance(event, Data):
+            self.note_given(len(event.data))
+        elif event is NEED_DATA:
+            self.enter(self.phase, self._limits.body_timeout_s)
+        else:
+            assert isinstance(event, Signal)
+            self.enter(Phase.DONE)
+        return event
+
     async def receive_body(self) -> bytes | None:
-        """Returns the next bytes of the body, see `BodySource`. The phase is UPLOAD or FORWARD."""
+        """Returns the next bytes of the body, see `BodySource`. The phase is UPLOAD."""
         self._pieces_given += 1
         if self._pieces_given % TURN_EVENTS == 0:  # else a client that sends tiny chunks would keep others waiting
             await checkpoint()
-        while True:
-            event = self.codec.next_event()
-            if isinstance(event, Data):
-                self.note_given(len(event.data))
-                return event.data
-            if event is not NEED_DATA:
-                self.enter(Phase.DONE)
-                return None
-            self.enter(self.phase, self._limits.body_timeout_s)
+        while (event := self.next_of_body()) is NEED_DATA:
             await self._wait()
+        return event.data if isinstance(event, Data) else None
 
-    async def receive(self) -> bytes:
-        """Returns the next bytes, unparsed. The phase is TUNNEL.
+    async def _wait(self) -> None:
+        """Returns when something has arrived.
 
         Raises:
             Gone: the client has hung up.
             Silent: the time of this phase is up.
         """
-        if not self._tunnel_bytes:
-            await self._wait()
-        data, self._tunnel_bytes = self._tunnel_bytes, b""
-        return data
-
-    async def _wait(self) -> None:
-        """Returns when something has arrived."""
         before = self.phase
         if not (self.is_gone or self._is_late):
             self._arrival = arrival = anyio.Event()
@@ -374,13 +382,24 @@ class Framing:
                 await arrival.wait()
             finally:
                 self._arrival = None
-            if self.phase is not before and self.phase is not Phase.TUNNEL:
+            if self.phase is not before:
                 await anyio.sleep_forever()  # the code that left this phase cancels this task
             self.tell_wire()
-        if self.is_gone and not self._tunnel_bytes:
+        if self.is_gone:
             raise Gone
         if self._is_late:
             raise Silent
+
+    def begin_tunnel(self, timeout_s: float) -> None:
+        """Begins a tunnel, with the bytes that have arrived."""
+        self._tunnel_bytes = self.held
+        self.is_asked = True
+        self.enter(Phase.TUNNEL, timeout_s)
+
+    def take_tunnelled(self) -> bytes:
+        """Returns the bytes of a tunnel that have arrived."""
+        data, self._tunnel_bytes = self._tunnel_bytes, b""
+        return data
 
     def stop_intake(self) -> None:
         if self.intake is not None:

@@ -34,7 +34,7 @@ from ..reverse_proxy.forwarder import Forwarder
 from ..tls.asyncio_transport import connect_tls
 from ..tls.server import ServerTls
 from ..tls.stream import TlsStream
-from .anyio_driver import StreamWire
+from .anyio_driver import HttpStream
 from .asyncio_driver import Connect, HttpProtocol
 from .connection import Connection
 from .reserve import NO_DESCRIPTOR, Reserve, turned_away
@@ -175,7 +175,7 @@ class HttpServer:
         if not self._room_for.has_room(owner):
             await _turn_away(stream)
             return
-        wire = StreamWire(stream, self._listening)
+        wire = HttpStream(stream, self._listening)
         self._remember(wire.connection, owner)
         try:
             await wire.run()

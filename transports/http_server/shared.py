@@ -21,7 +21,7 @@ from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
 from ...core.wire.http.dates import format_date
 from ...core.wire.http.error_responses import refusal
-from ...core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
+from ...core.wire.http.routes import ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
 from ...core.wire.http.server import judge, shared_headers
 from ...core.wire.http1.events import RequestHead
 from ..base.port import FileService, Port
@@ -177,8 +177,11 @@ class ServerContext:
         now = 0.0 if self.gate is None else time.time()
         scheme = "https" if peer.is_secure else self.scheme
         route = judge(judged, self.surface, scheme=scheme, address=address, gate=self.gate, peer=peer, now=now)
-        may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
-        if isinstance(route, McpRoute) and route.identity.via == INTROSPECTION:
+        is_posted = (isinstance(route, McpRoute) and route.is_posted) or (
+            isinstance(route, ForwardRoute) and head.method == "POST"
+        )
+        may_be_kept = is_posted and size + LENGTH_MAX_BYTES <= limit
+        if isinstance(route, McpRoute | ForwardRoute) and route.identity.via == INTROSPECTION:
             may_be_kept = False  # its issuer is asked again soon, and may have revoked the token
         if isinstance(route, Refused) and route.denied:
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
@@ -189,7 +192,7 @@ class ServerContext:
         """True if a request with the same head would be routed alike now: its caller's identity has not ended."""
         if self.gate is None:
             return True
-        assert isinstance(admitted.route, McpRoute)
+        assert isinstance(admitted.route, McpRoute | ForwardRoute)
         expires_at = admitted.route.identity.expires_at
         return admitted.gate_epoch == self.gate.epoch and (expires_at is None or time.time() < expires_at)
 

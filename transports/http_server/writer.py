@@ -15,7 +15,7 @@ from ...core.wire.headers import Headers
 from ...core.wire.http.download import plan_download
 from ...core.wire.http.reply import HttpReply, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from ...core.wire.http.routes import Refused
-from ..base.wire import LINGER_S, Wire
+from ..base.wire import LINGER_S, ClientWire
 from .files import deliver
 from .framing import Framing, Phase
 from .jobs import Jobs
@@ -37,6 +37,7 @@ class Writer:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
         shared_headers: carried by every response to this request.
         cause: why the connection ends, for a channel whose end is not reported yet.
+        is_held: the exchange goes on though its reply is complete: a server still wants the rest of the request.
         is_over: the connection has nothing more to do.
         is_settling: queued bytes are about to be written in the current call.
         is_woken: the wire will call `handle_wake` soon.
@@ -57,6 +58,7 @@ class Writer:
         "cause",
         "exchange",
         "framing",
+        "is_held",
         "is_over",
         "is_settling",
         "is_woken",
@@ -64,11 +66,12 @@ class Writer:
     )
 
     def __init__(
-        self, wire: Wire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
+        self, wire: ClientWire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
         self.cause = _STOPPED
+        self.is_held = False
         self.is_over = False
         self.is_settling = False
         self.is_woken = False
@@ -103,7 +106,7 @@ class Writer:
             self._is_fetching = True
             fetch, self._fetch = self._fetch, None
             self._jobs.start(partial(self._run_fetch, fetch))
-        if self._is_fetching:
+        if self._is_fetching or self.is_held:
             return False
         if self.exchange is not None and self.exchange.is_ended:
             return self._finish()
@@ -126,12 +129,17 @@ class Writer:
             self._flushed.set()
             self._flushed = None
 
+    @property
+    def is_behind(self) -> bool:
+        """True if the client has not taken everything that is queued."""
+        return self._is_blocked or bool(self.framing.queued)
+
     async def flush(self) -> None:
         """Returns when everything queued has left. Does not return if the connection ends first. Only for tasks."""
         self._settle()
-        if not (self._is_blocked or self.framing.queued):
+        if not self.is_behind:
             await checkpoint()
-        while self._is_blocked or self.framing.queued:
+        while self.is_behind:
             self._flushed = self._flushed or anyio.Event()
             await self._flushed.wait()
 
@@ -191,6 +199,17 @@ class Writer:
                     framing.put_end()
         self._message_bytes += message_bytes
         self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
+
+    def pass_on(self, outs: Sequence[Out]) -> None:
+        """Writes what follows of a forwarded reply, at once. If the exchange goes on after the end of it, `is_held` is
+        set before."""
+        exchange = self.exchange
+        if exchange is not None:  # else the client is gone
+            exchange.is_ended = isinstance(outs[-1], ReplyDocument | ReplyEnd)
+            was_woken, self.is_woken = self.is_woken, True  # it is written below, and needs no further turn
+            self.queue(exchange, outs, 0)
+            self.is_woken = was_woken
+            self._settle()
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing

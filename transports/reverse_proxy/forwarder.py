@@ -1,26 +1,40 @@
 """Transparent servers: requests are forwarded to them and responses brought back, without inspecting the messages.
 
-The engine has no part in it. A `Forwarder` knows the servers and keeps connections to them. A `ForwardedExchange` is
-one request and its response, or the bytes that follow a switch to WebSocket.
+The engine has no part in it. A `Forwarder` knows the servers and keeps connections to them. An `UpstreamRequest` is one
+request and its response, or the bytes that follow a switch to WebSocket.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
 
+from ...core.base.errors import LocalProtocolError
 from ...core.base.limits import Limits
 from ...core.wire.http.reverse_proxy import HeaderRules, Sender
+from ...core.wire.http.reverse_proxy_exchange import ForwardedExchange, ForwardFailed, ForwardPlan
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import ForwardRoute, Head
+from ..base.anyio_wire import StreamWire
+from ..base.asyncio_wire import ProtocolWire
 from ..base.clock import loop_clock
+from ..base.decompressors import added_coding
 from ..base.dialer import Dialer, Unreachable
+from ..base.driver import DRIVE, Drive, uses_protocols
 from ..base.endpoint import Endpoint
+from ..base.stream_socket import socket_of
+from ..base.transport_stream import transport_of
+from .client_side import ClientSide
 from .connection import UpstreamConnection
-from .request import ClientSide, ForwardedExchange, ForwardFailed
+from .request import UpstreamRequest
+
+_log: Final = logging.getLogger("isthmus.http")
 
 
 @dataclass
@@ -41,46 +55,89 @@ class TransparentServer:
 
 
 class Forwarder:
-    """All transparent servers of a listener."""
+    """All transparent servers of a listener. Connections are made, and carry bytes, while its context is open. Leaving
+    it closes all of them.
 
-    def __init__(self, servers: Mapping[str, TransparentServer], limits: Limits) -> None:
+    Args:
+        drive: the way in which bytes are moved. With protocols, a connection without TLS has no task.
+    """
+
+    def __init__(self, servers: Mapping[str, TransparentServer], limits: Limits, drive: Drive = DRIVE) -> None:
         self._servers = servers
         self._limits = limits
+        self._drive = drive
         self._diallers = {
             id: Dialer(server.endpoint, server.endpoint.address(), limits) for id, server in servers.items()
         }
-        self._calls: set[ForwardedExchange] = set()
+        self._names = {id: dialer.address.authority.decode() for id, dialer in self._diallers.items()}
+        self._links: set[UpstreamConnection] = set()
+        self._calls: set[UpstreamRequest] = set()
         self._no_calls = anyio.Event()
-        self._now: Callable[[], float] | None = None
+        self._now: Callable[[], float]
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Forwarder:
+        self._now = loop_clock()
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        self._tasks = tasks
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        for link in list(self._links):
+            link.stop()
+        return await tasks.__aexit__(kind, error, traceback)
 
     @property
     def targets(self) -> dict[str, ForwardTarget]:
         return {id: server.target for id, server in self._servers.items()}
 
-    def begin(self, route: ForwardRoute, head: Head, sender: Sender, client: ClientSide) -> ForwardedExchange:
-        """Returns the exchange that forwards this request and brings the response to `client`. It has not started
-        yet."""
-        server = self._servers[route.server]
-        return ForwardedExchange(
-            self,
-            route,
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def plan(self, route: ForwardRoute, head: Head, sender: Sender) -> ForwardPlan:
+        """Returns the form in which requests with this head go to the server."""
+        dialer = self._diallers[route.server]
+        return ForwardPlan(
             head,
-            sender,
-            client,
-            target=server.target,
-            rules=server.rules,
-            dialer=self._diallers[route.server],
-            limits=self._limits,
-            reply_timeout_s=server.reply_timeout_s or self._limits.forward_reply_timeout_s,
+            route.target,
+            self._servers[route.server].rules,
+            authority=dialer.address.authority,
+            sender=sender,
+            prefix=dialer.target_prefix,
+            proxy_headers=tuple(dialer.proxy_headers),
         )
 
-    def note_begin(self, exchange: ForwardedExchange) -> None:
-        """Records that a request is under way, until `note_end`."""
-        if exchange.is_call:
-            self._calls.add(exchange)
+    def begin(self, server: str, plan: ForwardPlan, size_bytes: int | None, client: ClientSide) -> UpstreamRequest:
+        """Returns the request that is passed on to `server`, and brings the response to `client`. It has not started
+        yet.
 
-    def note_end(self, exchange: ForwardedExchange) -> None:
-        self._calls.discard(exchange)
+        Args:
+            size_bytes: the length of its body; None for a chunked one.
+        """
+        known = self._servers[server]
+        exchange = ForwardedExchange(
+            plan,
+            size_bytes,
+            name=self._names[server],
+            rules=known.rules,
+            target=known.target,
+            limits=self._limits,
+            reply_timeout_s=known.reply_timeout_s or self._limits.forward_reply_timeout_s,
+            added=added_coding,
+        )
+        return UpstreamRequest(self, server, plan, size_bytes, exchange, self._diallers[server], client)
+
+    def note_begin(self, request: UpstreamRequest) -> None:
+        """Records that a request is under way, until `note_end`."""
+        if request.is_call:
+            self._calls.add(request)
+
+    def note_end(self, request: UpstreamRequest) -> None:
+        self._calls.discard(request)
         if not self._calls:
             self._no_calls.set()
 
@@ -89,6 +146,8 @@ class Forwarder:
         while self._calls:
             self._no_calls = anyio.Event()
             await self._no_calls.wait()
+
+    # --- Connections ------------------------------------------------------------------------------------------------
 
     async def probe(self, id: str) -> str:
         """Connects to a server and closes the connection. Returns why the server cannot be reached; empty if it can."""
@@ -99,8 +158,9 @@ class Forwarder:
         await anyio.aclose_forcefully(stream)
         return ""
 
-    async def link(self, id: str, *, is_call: bool, is_new: bool = False) -> UpstreamConnection:
-        """Returns a connection to the server. The caller must pass it to `take_back` or `drop`.
+    def take(self, id: str, *, is_call: bool, is_new: bool = False) -> UpstreamConnection | None:
+        """Takes an idle connection to the server, or a place for a new one. The caller must pass the connection to
+        `take_back` or `drop`, or `open` one.
 
         Args:
             is_call: for a request, rather than an event stream to listen on. Each kind has its own limit.
@@ -113,30 +173,62 @@ class Forwarder:
         if not is_call and server.streams >= limits.upstream_streams_max:
             detail = f"overloaded: {server.streams} streams of this server are open"
             raise ForwardFailed(503, "overloaded", detail)
-        server.streams += not is_call
-        try:
-            link = await self._link(id, server, is_call=is_call, is_new=is_new)
-        except BaseException:
-            server.streams -= not is_call
-            raise
-        link.is_stream = not is_call
-        return link
-
-    async def _link(self, id: str, server: TransparentServer, *, is_call: bool, is_new: bool) -> UpstreamConnection:
         while server.idle and not is_new:
             link = server.idle.pop()
-            if link.is_alive():
+            if not link.has_input():
+                link.is_stream = not is_call
+                server.streams += link.is_stream
                 return link
-            await self.drop(id, link)
+            self.drop(link)
         busy = server.links - server.streams
-        if is_call and busy >= self._limits.upstream_connections_max:
+        if is_call and busy >= limits.upstream_connections_max:
             raise ForwardFailed(503, "overloaded", f"overloaded: {busy} connections to this server are busy")
         server.links += 1
+        server.streams += not is_call
+        return None
+
+    async def open(self, id: str, *, is_call: bool) -> UpstreamConnection:
+        """Opens a connection in a place that was taken with `take`.
+
+        Raises:
+            ForwardFailed: there is no connection, and the place is given back.
+            LocalProtocolError: the context is not open.
+        """
+        server = self._servers[id]
         try:
-            return UpstreamConnection(await self._connect(id), self._limits)
+            stream = await self._connect(id)
+            if self._tasks is None:
+                await anyio.aclose_forcefully(stream)
+                raise LocalProtocolError("got a request for a forwarder whose context is not open")
         except BaseException:
             server.links -= 1
+            server.streams -= not is_call
             raise
+        link = UpstreamConnection(self, id, self._limits, only_h11=self._drive.only_h11)
+        link.is_stream = not is_call
+        link.watch(socket_of(stream))
+        self._links.add(link)
+        transport = transport_of(stream) if uses_protocols(self._drive.protocols) else None
+        if transport is not None:
+            protocol = ProtocolWire(self._limits.write_timeout_s)
+            link.wire, protocol.connection = protocol, link
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            protocol.read(True)
+        else:
+            wire = StreamWire(stream, self._limits)
+            link.wire, wire.connection = wire, link
+            self._tasks.start_soon(self._carry, wire)
+        return link
+
+    async def _carry(self, wire: StreamWire) -> None:
+        """Moves the bytes of a connection until it is closed. It may outlast the cancellation of its host, as requests
+        may finish then."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await wire.run()
+            except Exception:  # a failure with one server must not disturb others
+                _log.exception("a connection to a server failed")
 
     async def _connect(self, id: str) -> ByteStream:
         try:
@@ -145,26 +237,35 @@ class Forwarder:
             status, code = (504, "upstream_timed_out") if error.is_timeout else (502, "upstream_unreachable")
             raise ForwardFailed(status, code, str(error)) from None
 
-    async def take_back(self, id: str, link: UpstreamConnection) -> None:
+    def take_back(self, link: UpstreamConnection) -> None:
         """Takes back a connection whose response is complete, for another request."""
-        server = self._servers[id]
-        idle = server.idle
-        if len(idle) < self._limits.pool_idle_max and link.recycle():
-            self._now = self._now or loop_clock()
+        server = self._servers[link.server]
+        if len(server.idle) < self._limits.pool_idle_max and link.recycle():
             link.idle_since = self._now()
             server.streams -= link.is_stream
             link.is_stream = False
-            idle.append(link)
+            server.idle.append(link)
         else:
-            await self.drop(id, link)
+            self.drop(link)
 
-    async def drop(self, id: str, link: UpstreamConnection) -> None:
-        self._servers[id].links -= 1
-        self._servers[id].streams -= link.is_stream
-        await link.close()
+    def drop(self, link: UpstreamConnection) -> None:
+        """Closes a connection that is not idle."""
+        if link in self._links:
+            self._links.discard(link)
+            server = self._servers[link.server]
+            server.links -= 1
+            server.streams -= link.is_stream
+            link.close()
+
+    def discard(self, link: UpstreamConnection) -> None:
+        """Closes an idle connection, because something came that no request asked for, or its end."""
+        idle = self._servers[link.server].idle
+        if link in idle:
+            idle.remove(link)
+        self.drop(link)
 
     async def close_idle(self, *, since: float = float("inf")) -> None:
         """Closes idle connections that were last used at `since` or before; by default all."""
-        for id, server in self._servers.items():
+        for server in self._servers.values():
             while server.idle and server.idle[0].idle_since <= since:
-                await self.drop(id, server.idle.pop(0))
+                self.drop(server.idle.pop(0))

@@ -1,389 +1,481 @@
-"""One request to a transparent server, and its response.
+"""One request to a transparent server, between the client's connection and one to the server.
 
-Two tasks of the client's connection carry it. Its reader runs `pass_on`, which takes the request's body from the client
-as fast as the server takes it. Its writer runs `run`, which connects, and brings the response back as fast as the
-client takes it. Neither holds more than one read at a time, so backpressure acts through both directions.
-
-An exchange ends in one of three ways: the response is complete; nothing of it was written yet, and the client gets an
-error; or the client's connection is cut, so that a part of the response is not taken for the whole.
+Nothing here waits, apart from the task that connects. `ForwardedExchange` has the rules; a request moves bytes between
+its inputs and the two connections. Neither direction holds more than one read: reading stops on either side while the
+other has not taken what came before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+import enum
+from typing import TYPE_CHECKING, Final
 
-import anyio
 import h11
 from anyio import CancelScope
-from anyio.lowlevel import checkpoint
 
-from ...core.base.errors import RemoteProtocolError
-from ...core.base.limits import Limits
-from ...core.wire.headers import EVENTS, Headers, body_size
-from ...core.wire.http.codings import BodyDecoder, codings_for, describe_unread, without_codings
-from ...core.wire.http.endpoint_rewrite import EndpointRewriter
-from ...core.wire.http.foreign_reply import explain_foreign
-from ...core.wire.http.reply import Out, ReplyBody, ReplyEnd, ReplyHead
-from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
-from ...core.wire.http.reverse_proxy_target import ForwardTarget
-from ...core.wire.http.routes import ForwardRoute, Head
-from ..base.clock import loop_clock
-from ..base.decompressors import added_coding
-from ..base.dialer import LOST, Dialer
-from ..base.port import BodySource
+from ...core.wire.headers import Headers
+from ...core.wire.http.reply import Out
+from ...core.wire.http.reverse_proxy_exchange import ForwardedExchange, ForwardFailed, ForwardPlan, ForwardState
+from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead, Signal
+from ..base.dialer import Dialer
+from ..base.wire import FOREVER
+from .client_side import ClientSide
 from .connection import UpstreamConnection
 
 if TYPE_CHECKING:
     from .forwarder import Forwarder
 
-TURN_OUTS: Final = 200
-"""Pieces of a response that are queued before other connections get their turn."""
-INTERIM_MAX: Final = 100
-"""Interim responses to one request that are skipped. A server that sends more is taken for one that never ends. At it:
-502."""
-LINGER_S: Final = 1.0
-"""Seconds a server that takes no more of a request may still explain why, and one side of a WebSocket may still send
-after the other has left."""
-
-_REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+TURN_EVENTS: Final = 200
+"""Events of a response, or pieces of a request, that are passed on before other connections get their turn."""
 
 
-class ForwardFailed(Exception):
-    """Raised when the server cannot be reached or its response breaks off. `status` and `code` are for a client that
-    has received nothing yet."""
+class _Next(enum.Enum):
+    """The next step after parsing what has arrived of a response."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
+    DATA = "data"  # more has to arrive
+    TURN = "turn"  # more can be parsed, once others had their turn
+    END = "end"  # the response is complete
+    SWITCH = "switch"  # bytes that are not HTTP
 
 
-class ClientSide(Protocol):
-    """The client's connection, as a `ForwardedExchange` uses it, always from its writer task."""
+class UpstreamRequest:
+    """A request that is passed on, and its response.
 
-    def put(self, outs: Sequence[Out]) -> None:
-        """Queues what follows of the response."""
-
-    def put_bytes(self, data: bytes) -> None:
-        """Queues bytes that are not HTTP."""
-
-    async def flush(self) -> None:
-        """Returns when the client has taken everything queued."""
-
-    def ask_body(self) -> None:
-        """Tells a client that waits for a 100 to send the body, because the server is connected."""
-
-    def switch(self, headers: Headers) -> None:
-        """Queues a 101 with these headers. The bytes that follow in both directions are not HTTP."""
-
-
-class ForwardedExchange:
-    """A request that is forwarded, and its response.
+    Args:
+        server: the id of the server.
+        size_bytes: the length of the body; None for a chunked one.
 
     Attributes:
-        has_begun: something of the response was queued.
-        is_complete: all of the response was queued.
         is_call: it is a request with an answer, rather than an event stream to listen on.
     """
+
+    __slots__ = (
+        "_client",
+        "_connecting",
+        "_dialer",
+        "_exchange",
+        "_failure",
+        "_forwarder",
+        "_is_answered",
+        "_is_at_eof",
+        "_is_busy",
+        "_is_held",
+        "_is_pump_due",
+        "_is_refused",
+        "_is_sent",
+        "_link",
+        "_plan",
+        "_server",
+        "_size_bytes",
+        "_switched",
+        "is_call",
+    )
 
     def __init__(
         self,
         forwarder: Forwarder,
-        route: ForwardRoute,
-        head: Head,
-        sender: Sender,
-        client: ClientSide,
-        *,
-        target: ForwardTarget,
-        rules: HeaderRules,
+        server: str,
+        plan: ForwardPlan,
+        size_bytes: int | None,
+        exchange: ForwardedExchange,
         dialer: Dialer,
-        limits: Limits,
-        reply_timeout_s: float,
+        client: ClientSide,
     ) -> None:
-        self.has_begun = False
-        self.is_complete = False
-        self.is_call = head.method != "GET"
+        self.is_call = plan.is_call
         self._forwarder = forwarder
-        self._route = route
-        self._method = head.method
-        self._target = target
-        self._rules = rules
-        self._client = client
-        self._limits = limits
-        self._reply_timeout_s = reply_timeout_s
-        authority = dialer.address.authority
-        self._name = authority.decode()
+        self._server = server
+        self._plan = plan
+        self._size_bytes = size_bytes
+        self._exchange = exchange
         self._dialer = dialer
-        self._is_upgrade = is_upgrade(head)
-        headers = request_headers(head, rules, authority=authority, sender=sender)
-        if dialer.proxy_headers:
-            headers = [field for field in headers if field[0] != b"proxy-authorization"] + dialer.proxy_headers
-        self._request = h11.Request(method=head.method, target=dialer.target_prefix + route.target, headers=headers)
-        self._body_left = body_size(headers)
-        self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
-        self._now = loop_clock()
-        self._scope = CancelScope()
-        self._waiting = CancelScope()  # round the wait for the server
+        self._client = client
         self._link: UpstreamConnection | None = None
-        self._is_open = anyio.Event()
-        self._is_passed_on = anyio.Event()  # the body was sent, or will not be
-        self._is_sent = False
-        self._is_refused = False  # the server takes no more of the request
-        self._rewriter: EndpointRewriter | None = None
-        self._decoder: BodyDecoder | None = None  # of an event stream that is read though its server compresses it
+        self._connecting: CancelScope | None = None
+        self._is_sent = False  # the request, in full
+        self._is_refused = False  # the server takes no more of it
+        self._is_answered = False  # the response is complete, and the request is not
+        self._is_held = False  # the client has to take what came before
+        self._is_at_eof = False  # the server's bytes have ended, and the client has not taken them all
+        self._is_pump_due = False  # the body waits until what has arrived is read
+        self._is_busy = False  # what has arrived is being passed on
+        self._switched: Headers = ()
+        self._failure: ForwardFailed | None = None  # once the client has taken what came before
+
+    @property
+    def has_begun(self) -> bool:
+        """True if something of the response was passed on."""
+        return self._exchange.has_begun
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of the response was passed on."""
+        return self._exchange.state is ForwardState.COMPLETE
+
+    def start(self, body: bytes | None) -> None:
+        """Begins.
+
+        Args:
+            body: the whole body; None: it has to be asked for.
+        """
+        self._forwarder.note_begin(self)
+        self._take_link(body, is_new=False)
 
     def cancel(self) -> None:
-        """Cancels the exchange because the client's side broke off. `run` returns, and the connection to the server is
-        closed."""
-        self._scope.cancel()
+        """Ends the request because the client's side broke off. The connection to the server is closed."""
+        self._exchange.fail()
+        self._end(may_be_kept=False)
+
+    def _take_link(self, body: bytes | None, *, is_new: bool) -> None:
+        try:
+            link = self._forwarder.take(self._server, is_call=self.is_call, is_new=is_new)
+        except ForwardFailed as failure:
+            self._fail(failure)
+            return
+        if link is None:
+            self._connecting = CancelScope()
+            self._client.start(lambda: self._connect(body))
+        else:
+            self._begin(link, body)
+
+    async def _connect(self, body: bytes | None) -> None:
+        assert self._connecting is not None
+        with self._connecting:
+            try:
+                link = await self._forwarder.open(self._server, is_call=self.is_call)
+            except ForwardFailed as failure:
+                self._fail(failure)
+            else:
+                self._begin(link, body)
+
+    def _begin(self, link: UpstreamConnection, body: bytes | None) -> None:
+        plan, size_bytes = self._plan, self._size_bytes
+        self._connecting = None
+        self._link = link
+        link.request = self
+        self._exchange.receive_connected()
+        head: bytes
+        if plan.post is not None and size_bytes is not None:
+            head = link.http.encode_post(plan.post, plan.target, size_bytes)
+        else:
+            head = link.http.encode_request(plan.method, plan.target, plan.headers(size_bytes or 0))
+        if body is not None:
+            self._note_sent(link)
+            parts: list[bytes | bytearray] = [head, body] if body else [head]
+            link.write(parts)
+            link.wire.set_timeout(self._exchange.timeout_s)
+        else:
+            self._client.ask_body()
+            self._pump(link, [head])
+            self._client.settle()
 
     # --- Client to server -------------------------------------------------------------------------------------------
 
-    async def pass_on(self, source: BodySource) -> bool:
-        """Sends the body. Returns True if all of it was taken from `source`.
+    def pump(self) -> None:
+        """Sends what has come of the body, as far as the server takes it."""
+        link = self._link
+        if link is None or self._is_sent or self._is_refused or link.is_blocked:
+            return
+        if link.has_input():  # it may be why the server takes no more: a write would fail, and lose it
+            self._is_pump_due = True
+            return
+        self._pump(link, [])
 
-        Raises:
-            Exception: any that `source` raises.
-        """
-        try:
-            return await self._pass_on(source)
-        finally:
-            self._is_passed_on.set()
-
-    async def _pass_on(self, source: BodySource) -> bool:
-        if self._body_left == 0:
-            return await source.receive_body() is None
-        await self._is_open.wait()
-        while (link := self._link) is not None and not self._is_refused:
-            data = await source.receive_body()
-            if data is None:
-                await self._send(link, h11.EndOfMessage())
-                return True
-            if self._body_left is not None:
-                self._body_left -= len(data)
-            if self._body_left == 0 and await source.receive_body() is None:
-                await self._send(link, h11.Data(data=data), h11.EndOfMessage())
-                return True
-            await self._send(link, h11.Data(data=data))
-        return False
-
-    async def _send(self, link: UpstreamConnection, *events: h11.Event) -> None:
-        try:
-            await link.send(*events)
-        except (*LOST, h11.LocalProtocolError):  # LocalProtocolError: the server has closed its side
-            self._is_refused = True
+    def _pump(self, link: UpstreamConnection, parts: list[bytes | bytearray]) -> None:
+        event: Data | Signal = NEED_DATA
+        for _ in range(TURN_EVENTS):
+            event = self._client.next_body()
+            if not isinstance(event, Data):
+                break
+            parts += _framed(event.data) if self._plan.is_chunked else (event.data,)
         else:
-            self._is_sent = isinstance(events[-1], h11.EndOfMessage)
-        if not self.has_begun:
-            self._waiting.deadline = self._now() + self._head_timeout_s
+            link.wire.wake(False)
+        if self._link is not link:  # the body broke off
+            return
+        if event is END:
+            if self._plan.is_chunked:
+                parts.append(b"0\r\n\r\n")
+            self._note_sent(link)
+        if parts:
+            link.write(parts)
+        if self._is_answered and self._is_sent:
+            self._end(may_be_kept=True)
+            self._client.finish(())
+        elif not self._is_held:
+            link.wire.set_timeout(self._exchange.timeout_s)
 
-    async def pass_bytes(self, data: bytes) -> bool:
-        """Sends the client's bytes after a protocol switch. Returns False if the server takes no more."""
-        try:
-            if (link := self._link) is not None:
-                await link.send_bytes(data)
-                return True
-        except LOST:
-            pass
-        return False
+    def _note_sent(self, link: UpstreamConnection) -> None:
+        self._is_sent = True
+        link.http.note_sent()
+        self._exchange.receive_sent()
 
-    async def pass_eof(self) -> None:
-        """Ends the client's side after a protocol switch, and gives the server `LINGER_S` to finish."""
-        try:
-            if (link := self._link) is not None:
-                await link.stream.send_eof()
-        except (*LOST, RuntimeError):  # uvloop raises RuntimeError if it is closed already; TLS has no half-close
-            pass
-        await anyio.sleep(LINGER_S)
+    def handle_written(self) -> None:
+        """Goes on with the body, or with the client's bytes, once the server has taken what came before."""
+        if not self._is_sent or self._exchange.state is ForwardState.SWITCHED:
+            self._client.settle()
+
+    def receive_refused(self) -> None:
+        """Handles a server that takes no more of the request. It may still say why."""
+        link = self._link
+        if link is None:
+            return
+        if self._is_answered or self._exchange.state is ForwardState.SWITCHED:
+            self._receive_end(link)
+            return
+        self._is_refused = True
+        self._exchange.receive_refused()
+        self._client.refuse_body()
+        if not self._is_held:
+            link.wire.set_timeout(self._exchange.timeout_s)
 
     # --- Server to client -------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Connects, sends the head, and brings back the response, or the bytes that follow a protocol switch.
+    def receive_data(self, data: bytes) -> None:
+        link = self._link
+        if link is None:
+            return
+        if self._exchange.state is ForwardState.SWITCHED:
+            self._client.put_bytes(data)
+            self._hold_or_read(link)
+        elif self._is_answered:  # nothing can follow on this connection
+            self._receive_end(link)
+        else:
+            link.http.receive_data(data)
+            self._advance(link)
+
+    def receive_eof(self) -> None:
+        """Takes the end of the server's bytes, orderly or not."""
+        link = self._link
+        if link is None:
+            return
+        if self._is_answered or self._exchange.state is ForwardState.SWITCHED:
+            self._receive_end(link)
+        elif link.has_heard:
+            link.http.receive_data(b"")
+            self._advance(link)
+        else:
+            try:
+                self._exchange.receive_gone(is_stale=link.was_used)
+            except ForwardFailed as failure:
+                self._fail(failure)
+                return
+            self._let_go(may_be_kept=False)
+            self._is_sent = self._is_refused = False
+            self._take_link(b"", is_new=True)
+
+    def _receive_end(self, link: UpstreamConnection) -> None:
+        """Takes the end of a connection whose response is complete, or that was switched."""
+        if self._is_answered:
+            self._end(may_be_kept=False)
+            self._client.finish(())
+        elif self._client.is_behind:
+            self._is_at_eof = True
+        else:
+            self._end(may_be_kept=False)
+            self._client.end_bytes()
+
+    def resume(self) -> None:
+        """Goes on with the response, if the client has taken what came before."""
+        link = self._link
+        if link is None or not self._is_held or self._is_busy or self._client.is_behind:
+            return
+        self._is_held = False
+        if self._failure is not None:
+            self._fail(self._failure)
+        elif self._exchange.state is not ForwardState.SWITCHED:
+            self._advance(link)
+        elif self._is_at_eof:
+            self._receive_end(link)
+        else:
+            link.read(True)
+
+    def handle_wake(self) -> None:
+        """Goes on after others had their turn."""
+        link = self._link
+        if link is not None:
+            if self._exchange.state is not ForwardState.SWITCHED:
+                self._advance(link)
+            self._client.settle()
+
+    def _advance(self, link: UpstreamConnection) -> None:
+        """Passes on what has arrived of the response, as far as the client takes it."""
+        if self._is_busy or self._is_held or self._is_answered:
+            return
+        outs: list[Out] = []
+        failure: ForwardFailed | None = None
+        following = _Next.DATA
+        self._is_busy = True
+        try:
+            following = self._read(link, outs)
+        except h11.RemoteProtocolError as error:
+            held, is_ended = link.http.trailing_data
+            failure = self._exchange.explain_malformed(str(error), held, is_ended=is_ended)
+        except ForwardFailed as error:
+            failure = error
+        if following is _Next.END:
+            self._is_busy = False
+            self._complete(link, outs)
+            return
+        if outs:
+            self._client.put(outs)
+        self._is_busy = False
+        if self._link is not link:  # the client is gone
+            return
+        if failure is not None and self._client.is_behind:
+            self._failure = failure
+            self._hold_or_read(link)
+        elif failure is not None:
+            self._fail(failure)
+        elif following is _Next.SWITCH:
+            self._switch(link)
+        else:
+            self._hold_or_read(link)
+            if following is _Next.TURN and not self._is_held:
+                link.wire.wake(False)
+            if self._is_pump_due:
+                self._is_pump_due = False
+                self._client.settle()
+
+    def _hold_or_read(self, link: UpstreamConnection) -> None:
+        self._is_held = self._client.is_behind
+        link.read(not self._is_held)
+        is_limited = not self._is_held and self._exchange.state is not ForwardState.SWITCHED
+        link.wire.set_timeout(self._exchange.timeout_s if is_limited else FOREVER)
+
+    def _read(self, link: UpstreamConnection, outs: list[Out]) -> _Next:
+        """Parses what has arrived, and adds what passes on to `outs`.
 
         Raises:
-            ForwardFailed: the response has failed. What arrived of it is queued, and nothing follows.
-            Exception: any that the client's side raises.
+            ForwardFailed: the response has failed. What passes on before is in `outs`.
+            h11.RemoteProtocolError: the response is malformed, or broken off.
         """
-        is_reusable = False
-        self._forwarder.note_begin(self)
-        try:
-            with self._scope:
-                used = await self._bring_back(await self._open(is_new=False))
-                # A server may complete its response first, and still want the rest of the request.
-                if used.http.their_state is h11.DONE and not self._is_passed_on.is_set():
-                    await self._client.flush()
-                    await self._is_passed_on.wait()
-                is_reusable = self.is_complete
-        finally:
-            link, self._link = self._link, None
-            self._is_open.set()
-            self._forwarder.note_end(self)
-            if link is not None and is_reusable:
-                await self._forwarder.take_back(self._route.server, link)
-            elif link is not None:
-                await self._forwarder.drop(self._route.server, link)
-
-    async def _open(self, *, is_new: bool) -> UpstreamConnection:
-        self._link = link = await self._forwarder.link(self._route.server, is_call=self.is_call, is_new=is_new)
-        events: list[h11.Event] = [self._request]
-        if self._body_left == 0:
-            events.append(h11.EndOfMessage())
-            self._is_sent = True
-        try:
-            await link.send(*events)
-        except LOST:
-            self._is_refused = True
-        self._client.ask_body()
-        await self._client.flush()
-        self._is_open.set()
-        return link
-
-    async def _bring_back(self, link: UpstreamConnection) -> UpstreamConnection:
-        """Brings back the response. Returns the connection that it came on, which may be another than `link`."""
-        outs: list[Out] = []
-        interim = 0
-        while True:
-            link, event = await self._next_event(link, outs)
-            match event:
-                case h11.InformationalResponse(status_code=101):
-                    await self._bring_bytes(link, event)
-                    return link
-                case h11.InformationalResponse():
-                    interim += 1
-                    if interim > INTERIM_MAX:
-                        raise self._broken(f"sent more than {INTERIM_MAX} interim responses")
-                case h11.Response():
-                    refusal = self._dialer.explain_refusal(event.status_code, tuple(event.headers))
-                    if refusal:
-                        raise ForwardFailed(502, "upstream_unreachable", refusal)
-                    outs.append(self._receive_head(event))
-                case h11.Data() if self._decoder is not None:
-                    await self._decode(self._decoder, bytes(event.data), outs)
-                case h11.Data():
-                    self._receive_body(bytes(event.data), outs)
-                case h11.EndOfMessage():
-                    if self._decoder is not None:
-                        await self._decode(self._decoder, None, outs)
-                    if self._rewriter is not None and (rest := self._rewriter.receive_eof()):
-                        outs.append(ReplyBody(rest))
-                    self.has_begun = self.is_complete = True
-                    self._client.put([*outs, ReplyEnd()])
-                    return link
-            if self._rewriter is not None and self._rewriter.failure is not None:
-                await self._deliver(outs)
-                raise self._broken(self._rewriter.failure.message)
-            if len(outs) >= TURN_OUTS:
-                await self._deliver(outs)
-                await checkpoint()
-
-    async def _next_event(self, link: UpstreamConnection, outs: list[Out]) -> tuple[UpstreamConnection, h11.Event]:
-        """Returns the server's next event. Events before it are delivered before waiting for more bytes."""
-        while True:
-            try:
-                event = link.http.next_event()
-            except h11.RemoteProtocolError as error:
-                await self._deliver(outs)
-                foreign = explain_foreign(link.http.trailing_data[0], self._target.base_url.partition(":")[0])
-                if foreign and not self.has_begun:
-                    raise self._broken(f"cannot be understood: {foreign}") from None
-                reason = "closed the connection" if link.http.trailing_data[1] else f"is malformed ({str(error)[:200]})"
-                raise self._broken(f"{reason} within its response") from None
-            if event is h11.NEED_DATA:
-                await self._deliver(outs)
-                link = await self._receive(link)
-            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-                raise self._broken("closed the connection before its response")
+        http, exchange = link.http, self._exchange
+        if self._receive_repeated(link, outs):
+            return _Next.END
+        if exchange.is_behind:
+            self._receive_body(b"", outs)
+            return _Next.TURN
+        for _ in range(TURN_EVENTS):
+            event = http.next_event()
+            if isinstance(event, Data):
+                if self._receive_body(event.data, outs):
+                    return _Next.TURN
+            elif event is NEED_DATA:
+                return _Next.DATA
+            elif event is END:
+                outs += exchange.receive_end()
+                return _Next.END
+            elif isinstance(event, ResponseHead):
+                if self._receive_document(link, event, outs):
+                    return _Next.END
+                if refusal := self._dialer.explain_refusal(event.status, event.headers):
+                    exchange.fail()
+                    raise ForwardFailed(502, "upstream_unreachable", refusal)
+                outs.append(exchange.receive_head(event))
+            elif isinstance(event, InformationalHead):
+                switched = exchange.receive_interim(event.status, event.headers)
+                if switched is not None:
+                    self._switched = switched
+                    return _Next.SWITCH
             else:
-                assert isinstance(event, h11.Event)
-                return link, event
+                raise exchange.explain_end()
+        return _Next.TURN
 
-    async def _receive(self, link: UpstreamConnection) -> UpstreamConnection:
-        timeout_s = self._limits.forward_idle_timeout_s if self.has_begun else self._head_timeout_s
-        with CancelScope(deadline=self._now() + timeout_s) as self._waiting:
-            data = await link.receive()
-            if data or link.has_heard:
-                link.http.receive_data(data)
-                return link
-            if link.was_used and self._is_repeatable:
-                await self._forwarder.drop(self._route.server, link)  # the server closed it while it was idle
-                self._link = None
-                return await self._open(is_new=True)
-            raise self._broken("closed the connection before its response")
-        if self._is_refused:
-            raise self._broken("took no more of the request")
-        timeout_s = self._limits.forward_idle_timeout_s if self.has_begun else self._reply_timeout_s
-        raise ForwardFailed(504, "upstream_timed_out", f"{self._name} said nothing for {timeout_s:g} s")
+    def _receive_body(self, data: bytes, outs: list[Out]) -> bool:
+        """Adds a piece of the body to `outs`. Returns True if more of it is to be decoded."""
+        outs += self._exchange.receive_body(data)
+        self._exchange.check()
+        return self._exchange.is_behind
+
+    def _receive_repeated(self, link: UpstreamConnection, outs: list[Out]) -> bool:
+        """Adds a response to `outs` whose head repeats the last one, if exactly that has arrived."""
+        head, _, headers = link.known  # of a POST or alike, as only responses to a POST can be taken so
+        if head is None or headers is None or self._exchange.has_begun:
+            return False
+        body = link.http.take_repeated(head)
+        if body is None:
+            return False
+        outs.append(self._exchange.receive_document(headers, head.status, body))
+        return True
+
+    def _receive_document(self, link: UpstreamConnection, head: ResponseHead, outs: list[Out]) -> bool:
+        """Adds a response to `outs` that has arrived in full. Returns False if it has not, or has to be looked at."""
+        if self._dialer.target_prefix:  # it may be the proxy's
+            return False
+        if link.known[0] is not head or link.known[1] != self._plan.method:
+            link.known = head, self._plan.method, self._exchange.document_headers(head)
+        headers = link.known[2]
+        body = None if headers is None else link.http.take_rest()
+        if headers is None or body is None:
+            return False
+        outs.append(self._exchange.receive_document(headers, head.status, body))
+        return True
+
+    def _switch(self, link: UpstreamConnection) -> None:
+        self._client.switch(self._switched)
+        if held := link.http.trailing_data[0]:
+            self._client.put_bytes(held)
+        if self._link is link:
+            self._hold_or_read(link)
+
+    def _complete(self, link: UpstreamConnection, outs: list[Out]) -> None:
+        """Passes on the end of the response. The connection is free before that, because that may bring a new
+        request. A server that has answered may still want the rest of the request."""
+        if self._is_sent or not link.http.may_be_kept:
+            self._end(may_be_kept=self._is_sent)
+            self._client.finish(outs)
+        else:
+            self._is_answered = True
+            link.wire.set_timeout(FOREVER)
+            self._client.hold()
+            self._client.put(outs)
+
+    # --- After a protocol switch ------------------------------------------------------------------------------------
 
     @property
-    def _head_timeout_s(self) -> float:
-        if self._is_refused:
-            return LINGER_S
-        return self._reply_timeout_s if self._is_sent else float("inf")  # the server may wait for the whole request
+    def takes_bytes(self) -> bool:
+        """True if the server has taken all bytes that were sent."""
+        return self._link is not None and not self._link.is_blocked
 
-    def _receive_head(self, response: h11.Response) -> ReplyHead:
-        headers = tuple(response.headers)
-        fields = dict(headers)
-        media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if self._method == "GET" and media_type == EVENTS.encode() and response.status_code == 200:
-            if unread := describe_unread(headers):
-                codings = codings_for(headers, added_coding)
-                if not codings:
-                    raise self._broken(f"sent an event stream that cannot be read: {unread}")
-                self._decoder = BodyDecoder(codings, self._limits)
-                headers = without_codings(headers)
-            self._rewriter = EndpointRewriter(self._replace_endpoint)
-        status, keeps_length = response.status_code, self._rewriter is None
-        passed = response_headers(headers, self._rules, status=status, keeps_length=keeps_length)
-        return ReplyHead(status, self._target.relocate(passed, self._route.target))
+    def send_bytes(self, data: bytes) -> None:
+        """Sends bytes that are not HTTP. Call it only if the server `takes_bytes`."""
+        assert self._link is not None
+        self._link.write([data])
 
-    def _replace_endpoint(self, uri: str) -> str:
-        return self._target.to_client(uri, self._route.target)
+    def end_bytes(self) -> None:
+        """Ends the client's side. The server may still send."""
+        if self._link is not None:
+            self._link.wire.end_sending()
 
-    async def _decode(self, decoder: BodyDecoder, data: bytes | None, outs: list[Out]) -> None:
-        """Decodes a piece of an event stream, or ends it (None). Others have their turn after each slice."""
-        assert self._rewriter is not None
-        try:
-            if data is None:
-                decoder.finish()
-                return
-            self._receive_body(decoder.decode(data), outs)
-            while decoder.is_behind and self._rewriter.failure is None:
-                await self._deliver(outs)
-                await checkpoint()
-                self._receive_body(decoder.decode(b""), outs)
-        except RemoteProtocolError as error:
-            await self._deliver(outs)
-            raise self._broken(f"sent a malformed response: {error.message}") from None
+    # --- Ends -------------------------------------------------------------------------------------------------------
 
-    def _receive_body(self, data: bytes, outs: list[Out]) -> None:
-        if self._rewriter is not None:
-            data = self._rewriter.receive_bytes(data)
-        if data:
-            outs.append(ReplyBody(data))
+    def handle_timeout(self) -> None:
+        """Handles a server that was silent for too long."""
+        self._fail(self._exchange.handle_timeout())
 
-    async def _deliver(self, outs: list[Out]) -> None:
-        if outs:
-            self.has_begun = True
-            self._client.put(outs)
-            outs.clear()
-            await self._client.flush()
+    def receive_failure(self) -> None:
+        """Ends the request because of an error of our own, or because the forwarder ends."""
+        self._exchange.fail()
+        self._fail(ForwardFailed(502, "upstream_broken", "the connection to the server was closed"))
 
-    async def _bring_bytes(self, link: UpstreamConnection, response: h11.InformationalResponse) -> None:
-        """Brings back the server's bytes after a protocol switch, until it closes the connection."""
-        assert self._is_upgrade
-        self.has_begun = True
-        self._client.switch(response_headers(tuple(response.headers), self._rules, status=101))
-        data = link.http.trailing_data[0]
-        while True:
-            if data:
-                self._client.put_bytes(data)
-            await self._client.flush()
-            data = await link.receive()
-            if not data:
-                return
+    def _fail(self, failure: ForwardFailed) -> None:
+        self._exchange.fail()
+        self._end(may_be_kept=False)
+        self._client.fail(failure)
 
-    def _broken(self, what: str) -> ForwardFailed:
-        return ForwardFailed(502, "upstream_broken", f"{self._name} {what}")
+    def _end(self, *, may_be_kept: bool) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._let_go(may_be_kept=may_be_kept)
+        self._forwarder.note_end(self)
+
+    def _let_go(self, *, may_be_kept: bool) -> None:
+        link, self._link = self._link, None
+        if link is not None and may_be_kept:
+            self._forwarder.take_back(link)
+        elif link is not None:
+            self._forwarder.drop(link)
+
+
+def _framed(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Returns the data as a chunk."""
+    return b"%x\r\n" % len(data), data, b"\r\n"

@@ -26,6 +26,8 @@ WITHHELD: Final = frozenset({b"authorization", b"cookie", b"origin", b"forwarded
 ALWAYS: Final = ("accept", "content-type", "content-encoding", "last-event-id", "mcp-*", "sec-websocket-*")
 """Headers that the protocol needs. They pass even if `HeaderRules.allow` does not list them."""
 
+_USUAL: Final = frozenset({b"cache-control", b"content-type", b"date", b"mcp-session-id", b"server", b"vary"})
+"""Response headers that pass, unless `Connection` names them: most responses have no others."""
 _SET_BY_PROXY: Final = frozenset({b"host", b"content-length"})
 _ADDRESS: Final = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]+")
 
@@ -110,10 +112,15 @@ def response_headers(headers: Headers, rules: HeaderRules, *, status: int, keeps
         (name, value)
         for name, value in headers
         if name not in named
-        and not _is_hop_by_hop(name)
-        and not name.startswith(b"access-control-")
-        and not (name == b"set-cookie" and not _is_named(name, rules))
-        and not (name == b"content-length" and lacks_length)
+        and (
+            name in _USUAL
+            or not (
+                _is_hop_by_hop(name)
+                or name.startswith(b"access-control-")
+                or (name == b"set-cookie" and not _is_named(name, rules))
+                or (name == b"content-length" and lacks_length)
+            )
+        )
     ]
     if status == 101:
         out += [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]

@@ -30,6 +30,12 @@ PIECE = bytes(range(256)) * 256
 Serve = Callable[[SocketStream], Awaitable[None]]
 
 
+@pytest.fixture(params=["protocols", "anyio"], autouse=True)
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs each test of this file with both drivers."""
+    monkeypatch.setenv("ISTHMUS_DRIVER", request.param)
+
+
 @asynccontextmanager
 async def server(serve: Serve) -> AsyncIterator[str]:
     """A server of our own on loopback, which serves each connection with `serve`."""

@@ -17,9 +17,10 @@ from client_fakes import serving
 from isthmus.core.base.events import Cause, End
 from isthmus.transports.base.dialer import Dialer as TransportDialer
 from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.base.transport_stream import transport_of
 from isthmus.transports.http_client.anyio_driver import StreamDriver
 from isthmus.transports.http_client.asyncio_connect import ConnectingDriver
-from isthmus.transports.http_client.asyncio_driver import ProtocolDriver, transport_of
+from isthmus.transports.http_client.asyncio_driver import ProtocolDriver
 from isthmus.transports.http_client.connection import Connection, Step
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]

@@ -50,7 +50,7 @@ async def test_a_transparent_server_is_reached_through_its_proxy(answer: bytes, 
     )
     http = HttpServer(surface, FakePort(), FakeFiles(), Limits(), pages=pages, forwarder=forwarder)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with proxy, anyio.create_task_group() as tasks:
+    async with proxy, forwarder, anyio.create_task_group() as tasks:
         tasks.start_soon(proxy.serve, serve_one)
         await tasks.start(http.serve, listener)
         with anyio.fail_after(10):
