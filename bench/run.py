@@ -21,7 +21,7 @@ from files import measure_files, measure_start
 from interpreter import description
 from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
-from relay import measure_relay
+from relayed_calls import measure_relay
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures

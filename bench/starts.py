@@ -109,16 +109,11 @@ Figures = dict[str, float]
 Subject = Callable[[Setting], Launch]
 
 
-def isthmus(setting: Setting, *options: str) -> Launch:
+def isthmus(setting: Setting) -> Launch:
     """Returns the start of the product, with an endpoint for each server."""
     port = free_port()
     endpoints = {one.id: Endpoint(port, f"/mcp/{one.id}") for one in setting.servers}
-    return Launch({port: [*ISTHMUS, "serve", *options, "--port", str(port), str(setting.file)]}, endpoints)
-
-
-def isthmus_quiet(setting: Setting) -> Launch:
-    """Returns the start of the product without its summary, for which it starts each server once more."""
-    return isthmus(setting, "--quiet-start")
+    return Launch({port: [*ISTHMUS, "serve", "--port", str(port), str(setting.file)]}, endpoints)
 
 
 def isthmus_all(setting: Setting) -> Launch:
@@ -171,8 +166,6 @@ def _supergateway(port: int, server: list[str]) -> list[str]:
 SUBJECTS: Final[dict[str, Subject | None]] = {
     "direct": None,
     "isthmus": isthmus,
-    "isthmus-quiet": isthmus_quiet,
-    "isthmus-all": isthmus_all,
     "isthmus-again": isthmus_all,
     "mcp-proxy-npm": partial(one_each, _mcp_proxy_npm),
     "mcp-proxy-pypi": mcp_proxy_pypi,

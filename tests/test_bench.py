@@ -15,7 +15,7 @@ sys.path.insert(0, str(BENCH))
 
 import interpreter  # noqa: E402
 import programs  # noqa: E402
-import relay  # noqa: E402
+import relayed_calls  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import subjects  # noqa: E402
@@ -34,7 +34,7 @@ def test_every_target_names_what_is_measured() -> None:
     """A target for a workload, a subject or a gate that no run has could never be judged."""
     known = {workload.name: workload.subjects for workload in workloads.WORKLOADS}
     known |= {"start": ("isthmus",), "file_upload": ("isthmus", "nginx"), "file_download": ("isthmus", "nginx")}
-    known["relay_64m"] = relay.SUBJECTS
+    known["relay_64m"] = relayed_calls.SUBJECTS
     for target in targets.TARGETS:
         assert target.subject in known[target.workload], target
         assert target.figure in report.UNITS, target

@@ -36,7 +36,7 @@ def test_a_proxy_has_an_endpoint_for_each_server(subject: str) -> None:
         reads_file = str(SETTING.file) in command
         assert reads_file == (len(launch.commands) == 1)
     asked = starts.wanted(launch, SETTING)
-    assert len(asked) == (1 if subject in ("isthmus-all", "isthmus-again", "fastmcp") else 7)
+    assert len(asked) == (1 if subject in ("isthmus-again", "fastmcp") else 7)
     assert sum(len(tools) for _, tools in asked) == 7
 
 
