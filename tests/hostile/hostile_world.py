@@ -184,16 +184,17 @@ class HostileWorld:
         counting = [*PYTHON, str(SERVER), str(self._journal)]
         rude = [*PYTHON, str(HERE / "rude_server.py")]
         usual = {"call_timeout_seconds": 10.0}
+        alone = {"warm": 0}  # spare processes start later than they are needed, so their descriptors look like leaks
         servers = [
-            {"id": "plain", "upstream": {"command": [*counting, "plain"]}},
+            {"id": "plain", "upstream": {"command": [*counting, "plain"]}, **alone},
             {"id": "shared", "upstream": {"command": [*counting, "shared"]}, "share": "concurrent"},
-            {"id": "files", "upstream": {"command": [*counting, "files"]}, "files": "auto"},
+            {"id": "files", "upstream": {"command": [*counting, "files"]}, "files": "auto", **alone},
             {"id": "remote", "upstream": {"url": url}},
             {"id": PLAIN, "upstream": {"command": rude}, "share": "concurrent", **usual},
-            {"id": OWN, "upstream": {"command": rude}, **usual},
-            {"id": FILES, "upstream": {"command": rude}, "files": "auto", **usual},
+            {"id": OWN, "upstream": {"command": rude}, **usual, **alone},
+            {"id": FILES, "upstream": {"command": rude}, "files": "auto", **usual, **alone},
             {"id": REMOTE, "upstream": {"url": rude_url}, **usual},
-            {"id": EXITING, "upstream": {"command": [*rude, "--exit"]}, **usual},
+            {"id": EXITING, "upstream": {"command": [*rude, "--exit"]}, **usual, **alone},
         ]
         config = {
             "core": {"port": 0, "log_level": "warning", "drain_seconds": 2.0},
