@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .base.effects import Effect
+from .base.errors import OUT_OF_MEMORY
 from .base.events import Cause, Connected, End, Opening
 from .base.ids import ChannelId
 from .base.input_check import no_cause, no_message
@@ -80,7 +81,7 @@ class BulkEngine(Engine):
                 self._router.channels.receive_pieces(role, channel, pieces)
             else:
                 self._receive(channel, b"".join(pieces))
-        except MemoryError:
+        except OUT_OF_MEMORY:
             self._close(channel, end_exhausted(self._context, channel, role))
         return effects
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from .base.decisions import Decision
 from .base.effects import Effect
-from .base.errors import OVERLOADED, LocalProtocolError
+from .base.errors import OUT_OF_MEMORY, OVERLOADED, LocalProtocolError
 from .base.events import Cause, Connected, DraftOpening, End, Fact, Opening, Primed, Queued, Verb
 from .base.ids import ChannelId, Entropy, Ticket
 from .base.input_check import no_cause, no_member, no_message, no_opening
@@ -373,7 +373,7 @@ class Engine:
             handler = self._channels.get(type(role))
             if handler is not None and (not role.is_ending or handler.reads_late):
                 handler.receive_message(role, channel, message.removeprefix(envelope.MARK))
-        except MemoryError:
+        except OUT_OF_MEMORY:
             self._close(channel, end_exhausted(self._context, channel, role))
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:

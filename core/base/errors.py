@@ -35,6 +35,10 @@ OVERLOADED: Final = -31007  # a limit of the proxy was reached; the request did 
 TIMED_OUT: Final = -31008  # no answer within the time limit; the request may have run
 DENIED: Final = -31009  # the driver did not allow the request, which did not run (`ServerPlan.decides`)
 
+OUT_OF_MEMORY: Final = (MemoryError, SystemError)
+"""What is raised where memory is exhausted: CPython 3.11 raises `SystemError` where a deeper call finds no memory for
+its frame."""
+
 
 class LocalProtocolError(Exception):
     """The caller of this package broke a rule. Raised at the call; the object is as it was before."""

@@ -24,6 +24,7 @@ from ...core.access.identity import Identity, Peer
 from ...core.access.issuers import CHECK_ROUNDS_MAX
 from ...core.base.budget import address_owner
 from ...core.base.effects import Close
+from ...core.base.errors import OUT_OF_MEMORY
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal, refusal_at
@@ -216,7 +217,7 @@ class Connection:
                 self._advance()
             else:
                 framing.is_behind = True
-        except MemoryError:
+        except OUT_OF_MEMORY:
             self._end_exhausted()
         finally:
             writer.is_settling = False

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from driving import Driver, SentMessage, connect, driver, new_client, request, result
+from driving import Driver, SentMessage, connect, driver, new_client, result
+from driving import request as request_of
 from isthmus.core.base.effects import Spawn
+from isthmus.core.base.errors import OUT_OF_MEMORY
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.jsonrpc import envelope
 
 MARK = "too large for this machine"
 
 
-@pytest.fixture(autouse=True)
-def scarce(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=OUT_OF_MEMORY)
+def scarce(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has no memory for messages that contain `MARK`."""
     decode = envelope.decode
 
     def failing(message: bytes) -> envelope.Frame:
         if MARK.encode() in message:
-            raise MemoryError
+            raise request.param
         return decode(message)
 
     monkeypatch.setattr(envelope, "decode", failing)
@@ -48,7 +50,7 @@ def test_a_pipe_is_closed_and_its_session_ends() -> None:
     world = driver()
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
-    world.send(client.pipe, request("5", "tools/call", f'{{"name":"{MARK}"}}'))
+    world.send(client.pipe, request_of("5", "tools/call", f'{{"name":"{MARK}"}}'))
     assert world.closed[client.pipe].code == 1013
     assert world.engine.session_count == 0
     call_is_answered(world, down="pipe")
