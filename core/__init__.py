@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .base.limits import Limits as Limits
     from .base.name_filter import NameFilter as NameFilter
     from .base.plan import *
+    from .base.replica import ReplicaName as ReplicaName
     from .base.revisions import Era as Era
     from .base.storage import *
     from .base.telemetry import *
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "base.decisions": "Allowed Decide Denied",
     "base.effects": (
-        "Close Delete Dial Effect Emit Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target"
+        "Close Delete Dial Effect Emit Forward Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target"
     ),
     "base.telemetry": "Outcome RequestEnded SessionEnded SessionStarted TelemetryEvent",
     "base.errors": "LocalProtocolError RemoteProtocolError",
@@ -75,9 +76,10 @@ _NAMES: Final = {
         "Affinity ArtifactProducer AutoFiles Deliver Eviction Kind LocatorMode Offer OutputLocator Plan Profile "
         "ProfileServer ServerPlan SharedFolder Sharing TaskRules UploadConsumer"
     ),
+    "base.replica": "ReplicaName",
     "base.revisions": "Era",
     "base.storage": (
-        "Allocate Allocated AlreadyThere Answer Append Appended Cease Collect Collected CollectedFile Discard "
+        "Allocate Allocated Answer Append Appended Cease Collect Collected CollectedFile Conflicted Discard "
         "Extend Extended Fetch Fetched FileSource Forget ForgetAll Halt InlineSource Load Loaded Materialize "
         "Materialized Receive Remove Save Saved SeenFile Serve Sighting Source StorageAnswer StorageFailed "
         "StorageOrder StoredFile Survey Surveyed Sweep UploadManifest"

@@ -51,12 +51,12 @@ from isthmus.core.base.plan import (
 from isthmus.core.base.storage import (
     Allocate,
     Allocated,
-    AlreadyThere,
     Append,
     Appended,
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Extend,
     Extended,
     Fetch,
@@ -670,8 +670,8 @@ class World:
         match order:
             case Load(key=key):
                 return Loaded(self.records.get(key) if how & 1 else b"\xff")
-            case Save(key=key, is_new=True) if key in self.records:
-                return AlreadyThere()
+            case Save(key=key, if_version=0) if key in self.records:
+                return Conflicted()
             case Save(key=key, value=value):
                 self.records[key] = value
                 return Saved()

@@ -25,8 +25,8 @@ from ...core.base.limits import Limits
 from ...core.base.storage import (
     Allocate,
     Allocated,
-    AlreadyThere,
     Collect,
+    Conflicted,
     Discard,
     Extend,
     Extended,
@@ -214,14 +214,13 @@ class Workspaces:
         match order:
             case Load(key=key):
                 record = await self._records.load(key)
-                return Loaded(None if record is None else record.value)
-            case Save(key=key, value=value, expires_at_unix=expires_at_unix, is_new=is_new):
+                return Loaded() if record is None else Loaded(record.value, record.version)
+            case Save(key=key, value=value, expires_at_unix=expires_at_unix, if_version=version):
                 try:
-                    version = 0 if is_new else None
-                    await self._records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
+                    saved = await self._records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
                 except VersionConflict:
-                    return AlreadyThere()
-                return Saved()
+                    return Conflicted()
+                return Saved(saved)
             case Forget(key=key):
                 await self._records.delete(key)
                 return None

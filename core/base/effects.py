@@ -187,6 +187,18 @@ class Dial(Effect, frozen=True):
     target: Target
 
 
+class Forward(Effect, frozen=True):
+    """Has the request of a channel answered by the replica whose tag is `replica`. Nothing was sent on the channel.
+
+    The driver passes the request on with its whole body, of which it may have reported all as a message, and brings
+    the response to the client. Then it reports `receive_close`. If the replica is gone or refuses connections, it
+    reports `receive_close` at once, and the same request again on a new channel, with `is_returned` in its opening.
+    """
+
+    channel: ChannelId
+    replica: str
+
+
 class Pause(Effect, frozen=True):
     """Stops reading from a channel until `Resume`."""
 

@@ -54,6 +54,8 @@ class PostOpening(Fact, frozen=True):
     """The address that the request came from, as `budget.address_owner` gives it."""
     grants: Grants = NO_GRANTS
     """The client's scopes and groups, where the plan has access rules."""
+    is_returned: bool = False
+    """Another replica was to answer the request (`Forward`) and is gone or refuses connections. It is answered here."""
 
     @property
     def owner(self) -> str:
@@ -71,6 +73,7 @@ class GetOpening(Fact, frozen=True):
     revision: str | None = None
     last_event_id: str | None = None
     headers: Headers = ()
+    is_returned: bool = False
 
 
 class DeleteOpening(Fact, frozen=True):
@@ -81,6 +84,7 @@ class DeleteOpening(Fact, frozen=True):
     session: str | None = None
     revision: str | None = None
     headers: Headers = ()
+    is_returned: bool = False
 
 
 class PipeOpening(Fact, frozen=True):
@@ -140,6 +144,8 @@ class MessageOpening(Fact, frozen=True):
     principal: str = ""
     headers: Headers = ()
     grants: Grants = NO_GRANTS
+    is_returned: bool = False
+    """As in `PostOpening`."""
 
 
 class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -213,6 +219,8 @@ class DraftOpening(Fact, frozen=True):
     base_url: str = ""
     principal: str | None = None
     """The caller; None: the link is its only credential."""
+    is_returned: bool = False
+    """As in `PostOpening`."""
 
 
 class DownloadOpening(Fact, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from .governance import Cleaning, PinRules, RateLimit, Shown
 from .name_filter import NameFilter
+from .replica import ReplicaName
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
 
@@ -415,6 +416,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Order an `Emit` for each request of a client that ends, and for each session that starts and ends."""
     shares_storage: bool = False
     """Other processes use the storage, too, so a file may be there that this one does not know."""
+    replica: ReplicaName | None = None
+    """The name of this process among those that serve the same clients; None: there are no others."""
     name: Id = "isthmus"
     """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
     their name."""

@@ -25,14 +25,17 @@ class Load(Effect, frozen=True):
 
 
 class Save(Effect, frozen=True):
-    """Writes the record `key` durably, expiring at `expires_at_unix` (None: never). Answer: `Saved`; with `is_new`, if
-    there is such a record, `AlreadyThere`."""
+    """Writes the record `key` durably, expiring at `expires_at_unix` (None: never). Answer: `Saved`.
+
+    With `if_version` it is written only over that version of the record; 0 stands for no record. Otherwise the answer
+    is `Conflicted`.
+    """
 
     ticket: Ticket
     key: str
     value: bytes
     expires_at_unix: float | None = None
-    is_new: bool = False
+    if_version: int | None = None
 
 
 class Forget(Effect, frozen=True):
@@ -299,18 +302,21 @@ class Answer(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Loaded(Answer, frozen=True):
-    """The answer to `Load`. `value` is None if there is no such record."""
+    """The answer to `Load`. `value` is None, and `version` 0, if there is no such record."""
 
     value: bytes | None = None
+    version: int = 0
 
 
 class Saved(Answer, frozen=True):
-    """The answer to `Save`: the record is stored durably."""
+    """The answer to `Save`: the record is stored durably, as `version`, which is greater than 0."""
+
+    version: int = 0
 
 
-class AlreadyThere(Answer, frozen=True):
-    """The answer to a `Save` with `is_new` where there is such a record. Nothing has changed. Of several such orders
-    for one key, in any processes that share the storage, one is answered with `Saved`."""
+class Conflicted(Answer, frozen=True):
+    """The answer to a `Save` with `if_version` where the record has another version. Nothing has changed. Of several
+    such orders over one version, in any processes that share the storage, one is answered with `Saved`."""
 
 
 class Allocated(Answer, frozen=True):
@@ -414,5 +420,5 @@ class StorageFailed(Answer, frozen=True):
 
 
 StorageAnswer = (
-    Loaded | Saved | AlreadyThere | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed
+    Loaded | Saved | Conflicted | Allocated | Surveyed | Collected | Extended | Materialized | Fetched | StorageFailed
 )

@@ -319,7 +319,7 @@ class Sessions:
     ) -> Session:
         owner = opening.owner
         session = Session(
-            id=self._context.mint(),
+            id=self._context.mint_tagged(),
             sid=sid or self._context.mint(),
             workspace=self._context.mint(),
             server=opening.server,

@@ -64,7 +64,7 @@ class Pipes(ChannelHandler):
         """Handles a new event pipe: sends the address for the client's messages, and waits for `initialize` for at most
         `Limits.greeting_timeout_s`."""
         self._check_server(opening.server)
-        token = self._context.mint()
+        token = self._context.mint_tagged()
         self._context.register(channel, PipeRole(opening, token))
         self._by_token[token] = channel
         self._context.send(channel, f"{opening.endpoint}?sessionId={token}".encode(), event="endpoint")
@@ -85,7 +85,9 @@ class Pipes(ChannelHandler):
                 self._context.register(channel, MessageRole(opening, pipe))
                 return
         self._context.register(channel, RefusedRole())
-        self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended, or never was")
+        if not self._context.forward(channel, opening.token, is_returned=opening.is_returned):
+            text = "Session not found: its event stream has ended, or never was"
+            self._refuse(channel, 404, INVALID_REQUEST, text)
 
     def receive_close(self, role: PipeRole, channel: ChannelId, cause: Cause) -> None:
         """Handles the end of a pipe: its session ends with it."""

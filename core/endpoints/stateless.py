@@ -156,6 +156,9 @@ class Stateless:
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
         is_retry = claims is not None and claims.kind is ClaimsKind.PARK
+        if claims is not None and isinstance(opening, PostOpening) and claims.kind is not ClaimsKind.REPLAY:
+            if self._context.forward(key.channel, claims.owner, is_returned=opening.is_returned):
+                return None
         found = None if claims is None or not is_retry else self._suspended_calls.find(claims)
         plan = self._context.servers.get(opening.server)  # None: it is a profile
         raw = frame.params

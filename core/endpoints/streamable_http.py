@@ -64,6 +64,8 @@ class StreamableHttp(ChannelHandler):
         if opening.server not in self._context.endpoints:
             raise unknown_server(opening.server)
         self._context.register(channel, PostRole(opening))
+        if opening.session is not None and self._context.plan.replica is not None:
+            self._pass_on(channel, opening)
 
     def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
         """Handles a GET: opens a stream of the session's own, or resumes one that was cut off. A GET that is not
@@ -368,10 +370,17 @@ class StreamableHttp(ChannelHandler):
             session.receive_headers(opening.headers)
             return session
         self._context.register(channel, RefusedRole())
+        if self._pass_on(channel, opening):
+            return None
         session = self._find(channel, opening.session, opening)
         if session is not None:
             self._check_revision(channel, session, opening.revision)
         return None
+
+    def _pass_on(self, channel: ChannelId, opening: PostOpening | GetOpening | DeleteOpening) -> bool:
+        """True if the session is one of another replica, which answers the request then."""
+        id = opening.session
+        return id is not None and self._context.forward(channel, id, is_returned=opening.is_returned)
 
     def _find(
         self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening

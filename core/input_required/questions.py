@@ -49,7 +49,9 @@ class Questions(Feature, Interceptor):
 
     def __init__(self, context: Context, sessions: Sessions, responder: Responder) -> None:
         self.signer = RequestStateSigner(context.plan.state_keys or (context.entropy(STATE_KEY_BYTES),))
-        call_state = CallState(context, self.signer, owner=context.mint())
+        replica = context.plan.replica
+        owner = context.mint() if replica is None else replica.owner
+        call_state = CallState(context, self.signer, owner)
         self.replays = Replays(context.limits)
         self.deferred_questions = deferred = DeferredQuestions(context, call_state, responder)
         self.suspended_calls = suspended = SuspendedCalls(context, call_state, responder, deferred)

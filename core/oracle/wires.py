@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..base.effects import Close, Delete, Dial, Effect, Join, Listen, Pass, Post, Send, SendEvents, Spawn
+from ..base.effects import Close, Delete, Dial, Effect, Forward, Join, Listen, Pass, Post, Send, SendEvents, Spawn
 from ..base.events import (
     Cause,
     Connected,
@@ -206,6 +206,9 @@ class Wires:
                     self._head(effect.channel, effect.status, None)
                 self._end(effect.channel, None if is_cut else self._proxy(effect.channel))
                 self._waiting.pop(effect.channel, None)
+            elif isinstance(effect, Forward):  # the request is one on a wire of another proxy
+                self._waiting.pop(effect.channel, None)
+                self._end(effect.channel, Role.CLIENT)
             elif isinstance(effect, Dial):
                 self._dial(effect)
 
@@ -357,11 +360,11 @@ class TraceLine(msgspec.Struct, frozen=True):
 
 
 _lines: Final = msgspec.json.Decoder(TraceLine)
-_orders: Final[msgspec.json.Decoder[Send | SendEvents | Pass | Close | Dial]] = msgspec.json.Decoder(
-    Send | SendEvents | Pass | Close | Dial
+_orders: Final[msgspec.json.Decoder[Send | SendEvents | Pass | Close | Forward | Dial]] = msgspec.json.Decoder(
+    Send | SendEvents | Pass | Close | Forward | Dial
 )
 _tags: Final = msgspec.json.Decoder(dict[str, Any])
-_ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Dial")
+_ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Forward", "Dial")
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:

@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 
 from ..base.budget import Budget
-from ..base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents, Target
+from ..base.effects import Close, Dial, Effect, Forward, Note, Pass, Pause, Resume, Send, SendEvents, Target
 from ..base.errors import LocalProtocolError
 from ..base.events import Headers
 from ..base.ids import ChannelId, Entropy, Ticket, mint
 from ..base.limits import Limits
 from ..base.plan import Plan, ServerPlan
+from ..base.replica import tag_of
 from ..base.timers import Timers
 
 TimerKey = tuple[str, object]
@@ -135,6 +136,11 @@ class Context:
     def mint(self) -> str:
         """Returns a fresh unguessable name."""
         return mint(self.entropy)
+
+    def mint_tagged(self) -> str:
+        """Returns a fresh unguessable name of something that lives in this replica."""
+        replica = self.plan.replica
+        return self.mint() if replica is None else f"{replica.tag}.{self.mint()}"
 
     def new_channel(self) -> ChannelId:
         """Returns a channel number that was never used."""
@@ -272,6 +278,22 @@ class Context:
         self._unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
             self._receive_full(found, channel, held_bytes)
+        return True
+
+    def forward(self, channel: ChannelId, name: str, *, is_returned: bool) -> bool:
+        """True if `name` is that of something in another replica: it then answers the request of the channel.
+
+        Args:
+            is_returned: it could not be reached.
+        """
+        own = self.plan.replica
+        if own is None or is_returned:
+            return False
+        tag, found = tag_of(name), self._channels.get(channel)
+        if not tag or tag == own.tag or found is None or found.is_ending:
+            return False
+        self.out.append(Forward(channel, tag))
+        found.is_ending = True
         return True
 
     def send_events(

@@ -15,6 +15,7 @@ from ..base.effects import (
     Dial,
     Effect,
     Emit,
+    Forward,
     Join,
     Listen,
     Note,
@@ -83,11 +84,11 @@ _PACE: Final = frozenset({Pause, Resume})
 
 ORDERS: Final[dict[Kind, frozenset[type[Effect]]]] = {
     Kind.CLIENT_PIPE: _PACE | {Send, Close},
-    Kind.CLIENT_POST: _PACE | {Send, SendEvents, Pass, Close},
-    Kind.CLIENT_GET: _PACE | {Send, SendEvents, Close},
-    Kind.CLIENT_DELETE: _PACE | {Send, Close},
+    Kind.CLIENT_POST: _PACE | {Send, SendEvents, Pass, Close, Forward},
+    Kind.CLIENT_GET: _PACE | {Send, SendEvents, Close, Forward},
+    Kind.CLIENT_DELETE: _PACE | {Send, Close, Forward},
     Kind.CLIENT_EVENT_PIPE: _PACE | {Send, Close},
-    Kind.UPLOAD: _PACE | {Send, Receive, Append, Cease},
+    Kind.UPLOAD: _PACE | {Send, Receive, Append, Cease, Forward},
     Kind.DOWNLOAD: _PACE | {Send, Serve},
     Kind.DIALLED_PIPE: _PACE | {Dial, Send, Close},
     Kind.DIALLED_REQUEST: _PACE | {Dial, Close},

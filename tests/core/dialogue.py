@@ -21,13 +21,13 @@ from dialogue_peers import Client, Peer, Request, Server
 from expected_values import matches, shown
 from isthmus.core import (
     Allowed,
-    AlreadyThere,
     Cause,
     ChannelId,
     Close,
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Decide,
     Delete,
     Denied,
@@ -230,9 +230,9 @@ class Dialogue:
         if isinstance(order, Forget):
             self.records.pop(order.key, None)
         if isinstance(order, Save | Load):
-            answer: Saved | AlreadyThere | Loaded = Loaded(self.records.get(order.key))
-            if isinstance(order, Save) and order.is_new and order.key in self.records:
-                answer = AlreadyThere()
+            answer: Saved | Conflicted | Loaded = Loaded(self.records.get(order.key))
+            if isinstance(order, Save) and order.if_version == 0 and order.key in self.records:
+                answer = Conflicted()
             elif isinstance(order, Save):
                 self.records[order.key], answer = order.value, Saved()
             return self.engine.receive_answer(order.ticket, answer, self.now)

@@ -16,10 +16,10 @@ from isthmus.core.base.effects import Effect
 from isthmus.core.base.storage import (
     Allocate,
     Allocated,
-    AlreadyThere,
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Discard,
     Extend,
     Extended,
@@ -106,8 +106,8 @@ class Disk:
         match order:
             case Load(key=key):
                 return Loaded(self.records.get(key))
-            case Save(key=key, is_new=True) if key in self.records:
-                return AlreadyThere()
+            case Save(key=key, if_version=0) if key in self.records:
+                return Conflicted()
             case Save(key=key, value=value):
                 self.records[key] = value
                 return Saved()

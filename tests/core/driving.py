@@ -33,7 +33,7 @@ from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.storage import (
-    AlreadyThere,
+    Conflicted,
     Forget,
     Save,
     Saved,
@@ -214,10 +214,10 @@ class Driver:
 
     def _without_use(self, effect: Effect) -> list[Effect]:
         """Carries out the orders about the use of upload links. Returns what the engine orders then, or the effect."""
-        if isinstance(effect, Save) and effect.is_new:
+        if isinstance(effect, Save) and effect.if_version == 0:
             is_there = effect.key in self.used_links
             self.used_links.add(effect.key)
-            return self.engine.receive_answer(effect.ticket, AlreadyThere() if is_there else Saved(), self.now)
+            return self.engine.receive_answer(effect.ticket, Conflicted() if is_there else Saved(), self.now)
         if isinstance(effect, Forget) and effect.key in self.used_links:
             self.used_links.remove(effect.key)
             return []
@@ -505,7 +505,7 @@ def upload(client: Client, helper: str, *files: tuple[str, int]) -> list[str]:
     world = client.driver
     channel = send_in(world, UploadOpening(server=client.server, query=ask_link(client, helper)))
     effects = world.send(channel, manifest(*files))
-    for save in [effect for effect in effects if isinstance(effect, Save) and not effect.is_new]:
+    for save in [effect for effect in effects if isinstance(effect, Save) and effect.if_version is None]:
         world.store(save.ticket, Saved())
     handles = world.only_message(channel)["upload_handles"]
     assert len(handles) == len(files)

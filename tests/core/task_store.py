@@ -10,10 +10,10 @@ from driving import Driver
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.ids import Ticket
 from isthmus.core.base.storage import (
-    AlreadyThere,
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Discard,
     Fetch,
     Fetched,
@@ -87,8 +87,8 @@ class Store:
         if isinstance(order, Load):
             return Loaded(self.records.get(order.key))
         if isinstance(order, Save):
-            if order.is_new and order.key in self.records:
-                return AlreadyThere()
+            if order.if_version == 0 and order.key in self.records:
+                return Conflicted()
             self.records[order.key] = order.value
             return Saved()
         if isinstance(order, Fetch):

@@ -159,9 +159,9 @@ class StormyDisk(Disk):
 
     def _carry_out(self, order: Effect) -> StorageAnswer | None:
         if isinstance(order, Save):
-            if order.is_new and self._is_expired(order.key):
+            if order.if_version == 0 and self._is_expired(order.key):
                 self.records.pop(order.key)
-            if not (order.is_new and order.key in self.records):
+            if not (order.if_version == 0 and order.key in self.records):
                 self.expiries[order.key] = order.expires_at_unix
         elif isinstance(order, Discard):
             self.partial.pop(order.blob, None)

@@ -7,10 +7,10 @@ import random
 
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.storage import (
-    AlreadyThere,
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Discard,
     Fetch,
     Fetched,
@@ -54,8 +54,8 @@ class Storage:
 
     def _answer(self, order: Save | Load | Collect | Fetch) -> StorageAnswer:
         if isinstance(order, Save):
-            if order.is_new and order.key in self.records:
-                return AlreadyThere()
+            if order.if_version == 0 and order.key in self.records:
+                return Conflicted()
             self.records[order.key] = order.value
             return Saved()
         if isinstance(order, Load):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...base.plan import FileScope, ServerPlan
-from ...base.storage import AlreadyThere, Forget, Save, Saved, StorageAnswer, StoredFile
+from ...base.storage import Conflicted, Forget, Save, Saved, StorageAnswer, StoredFile
 from ...downstream.sessions import Sessions
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
@@ -192,7 +192,7 @@ class UploadAdmission:
                 return
             self.release(grant, reservation)
             discard_uploads(self._context, records)
-            if isinstance(answer, AlreadyThere):
+            if isinstance(answer, Conflicted):
                 self._remember_use(grant)
                 then(USED)
             else:
@@ -204,7 +204,7 @@ class UploadAdmission:
 
         at_unix = grant.expires_at_unix + USED_KEPT_S
         self._storage_orders.order(
-            lambda ticket: Save(ticket, key=key, value=b"{}", expires_at_unix=at_unix, is_new=True),
+            lambda ticket: Save(ticket, key=key, value=b"{}", expires_at_unix=at_unix, if_version=0),
             used,
             late=used_late,
         )

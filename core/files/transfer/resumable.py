@@ -198,6 +198,10 @@ class ResumableUploads(ChannelHandler):
         if opening.verb is Verb.CREATE:
             self._create(channel, opening)
             return
+        if opening.draft not in self._uploads and self._context.forward(
+            channel, opening.draft, is_returned=opening.is_returned
+        ):
+            return
         found = self._find(opening)
         if isinstance(found, Refusal):
             self._refuse(channel, found)

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 from ...base.errors import RemoteProtocolError
 from ...base.events import DraftOpening, RawFile, UploadOpening, Verb
-from ...base.ids import is_minted
 from ...base.lazy_regex import Pattern
+from ...base.replica import is_minted_or_tagged
 from ..headers import Headers, read_fields, read_session
 from . import tus
 from .request_target import decode_segment
@@ -119,7 +119,7 @@ def _draft_route(
     # A POST may not stand for a HEAD, whose response has no body.
     if verb is None or (method != head.method and verb is Verb.RESUME):
         raise NotAllowed(method, DRAFT_METHODS)
-    if not is_minted(draft):
+    if not is_minted_or_tagged(draft):
         return None
     if verb is not Verb.LOOK:  # GET is for any client, not only for those of tus
         tus.check_version(read_one(headers, b"tus-resumable"))

@@ -32,6 +32,7 @@ CONVERSATIONS = (
     "engine/test_limits.py::test_the_error_of_a_call_at_stop_says_whether_it_may_have_run",
     "files/transfer/test_resumable.py::test_a_new_request_interrupts_an_old_connection",
     "upstream/test_progress.py::test_a_group_is_one_order_and_all_of_it_can_be_resumed",
+    "replicas/test_owners_of_names.py::test_a_request_for_another_replica_is_passed_on_and_answered_here_if_that_is_gone",
     "testing/test_cells.py::test_events_come_together_on_a_stream_that_is_resumed",
 )
 """Tests of the engine that reach all cells together."""

@@ -14,7 +14,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import FileScope, Kind, ServerPlan
 from isthmus.core.base.storage import (
-    AlreadyThere,
+    Conflicted,
     Discard,
     Forget,
     Receive,
@@ -259,7 +259,7 @@ def begun(world: Driver, query: dict[str, str]) -> tuple[ChannelId, Save]:
     channel = post(world, query)
     (use,) = world.send(channel, manifest(("a", 1)))
     assert isinstance(use, Save)
-    assert (use.is_new, use.key.partition("/")[0]) == (True, "used")
+    assert (use.if_version, use.key.partition("/")[0]) == (0, "used")
     return channel, use
 
 
@@ -276,7 +276,7 @@ def test_of_two_processes_with_one_storage_one_takes_an_upload_with_a_link() -> 
     assert isinstance(save, Save)
     one.store(save.ticket, Saved())
     assert answer(one, first)[1]["count"] == 1
-    effects = two.store(same.ticket, AlreadyThere())
+    effects = two.store(same.ticket, Conflicted())
     assert [type(effect) for effect in effects] == [Discard, *[type(effect) for effect in effects[1:]]]
     assert not any(isinstance(effect, Save) for effect in effects)
     assert refusal(two, second) == (403, "bad_credential", USED.text)
