@@ -16,6 +16,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
+    "core/replicas": ("core/base",),
     "core/search": ("core/base",),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
