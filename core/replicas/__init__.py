@@ -2,5 +2,3 @@
 
 `leases` has the machine of one replica, and `records` the form of a lease in the store.
 """
-
-from __future__ import annotations

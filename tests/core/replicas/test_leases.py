@@ -75,7 +75,7 @@ def lived(offsets_s: tuple[float, ...], story: list[tuple[str, int, int]], tags:
 def test_a_tag_goes_from_run_to_run_and_never_back(
     story: list[tuple[str, int, int]], offsets_s: tuple[float, ...]
 ) -> None:
-    """Whatever happens, a run that has lost its lease saves no more, and believes so until its next renewal only."""
+    """A run that has lost its lease never saves it again, and knows it after its next renewal, whatever happens."""
     world = lived(offsets_s, story)
     for key in ("replica/a", "replica/b"):
         runs = [run for run, _ in groupby(run for saved, run in world.store.history if saved == key)]
@@ -95,7 +95,7 @@ def test_a_tag_goes_from_run_to_run_and_never_back(
 def test_a_store_that_was_away_costs_nobody_a_lease(
     story: list[tuple[str, int, int]], offsets_s: tuple[float, ...]
 ) -> None:
-    """Neither if it was away for long, nor if nothing could be saved, nor if saves took effect later."""
+    """Nobody is lost if it is away for long, if nothing can be saved, or if saves take effect later."""
     world = lived(offsets_s, [("store comes back", 0, 5), *story, ("store comes back", 0, 30)], tags="abc")
     assert [replica.leases.state for replica in world.replicas] == [LeaseState.HELD] * 3
     assert world.replicas[0].leases.replica_count == 3
@@ -113,7 +113,7 @@ def test_clocks_that_differ_change_nothing(story: list[tuple[str, int, int]], of
 @settings(max_examples=100)
 @given(story=steps(list(FAULTS)), offsets_s=OFFSETS)
 def test_one_that_died_is_gone_after_a_lease(story: list[tuple[str, int, int]], offsets_s: tuple[float, ...]) -> None:
-    """As soon as another replica can use the store."""
+    """A lease of a dead process is deleted once another replica can use the store."""
     world = lived(offsets_s, story)
     world.store.is_away = world.store.is_read_only = False
     for replica in world.replicas:
@@ -162,7 +162,7 @@ def test_a_second_replica_of_one_tag_does_not_start() -> None:
 
 @pytest.mark.parametrize(("place", "waits_s"), [("here", 0), ("there", int(LEASE_S) + 3), ("", int(LEASE_S) + 3)])
 def test_the_lease_of_a_dead_run_is_taken_over(place: str, waits_s: int) -> None:
-    """At once by a process that has bound the same address at the same place, else after a lease."""
+    """A process that has bound the same address at the same place takes it over at once, any other after a lease."""
     world = World()
     one = world.start("a", place="here")
     world.go_on(5)
@@ -203,7 +203,7 @@ def test_a_machine_that_stood_still_kills_nobody() -> None:
 
 
 def test_one_that_cannot_renew_deletes_nobody() -> None:
-    """It reads, but its renewals hang or fail, so those of others may, too."""
+    """A replica whose renewals fail reads on, and knows that those of others may fail, too."""
     now, leases = 0.0, Leases(ReplicaName("a", "0" * 32), now=0.0)
     frozen = ("replica/b", encode(Lease("1" * 32)), 7)
     assert isinstance(leases.handle_timeout(now)[0], Scan)
@@ -219,7 +219,7 @@ def test_one_that_cannot_renew_deletes_nobody() -> None:
 
 
 def test_a_renewal_that_took_effect_late_is_followed_by_another() -> None:
-    """At once: for the others, the late one was the last."""
+    """The other follows at once: the late one is the last that others have seen."""
     world = World()
     one = world.start("a")
     one.loses_answer = True
