@@ -13,13 +13,12 @@ from .value_checks import check_path
 POSTGRES: Final = ("postgresql", "postgres")
 REDIS: Final = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
 """Schemes of Redis and Valkey, each with the one that the client knows."""
-S3: Final = "s3"
 
-_RECORDS: Final = re.compile(
-    r"(?P<scheme>[a-z]+)://(?:[^/?#@]*@)?(?P<hosts>[A-Za-z0-9._:,%\[\]-]*)(?P<path>/[A-Za-z0-9._%~-]*)?"
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>[a-z0-9]+)://(?:[^/?#@]*@)?(?P<hosts>[A-Za-z0-9._:,%\[\]-]*)(?P<path>(?:/[A-Za-z0-9._%~-]*)*)"
     r"(?:\?[^#@]*)?"
 )
-"""An address of records. A password with a character that would end it does not match, so none is taken for a host."""
+"""An address of a store. A password with a character that would end it does not match, so none is taken for a host."""
 _EXAMPLES: Final = {
     "storage.records": "records: postgresql://isthmus@db/isthmus",
     "storage.blobs": "blobs: s3://my-bucket/isthmus",
@@ -51,10 +50,10 @@ def check_storage(settings: Settings, is_sound: Callable[[str], bool]) -> Iterat
 
 def shown_store(address: str) -> str:
     """Returns the part of an address of a store that may be shown: no user, password or options."""
-    found = _RECORDS.match(address)
+    found = _ADDRESS.match(address)
     if found is None:
         return "an address that cannot be read"
-    return f"{found['scheme']}://{found['hosts']}{found['path'] or ''}"
+    return f"{found['scheme']}://{found['hosts']}{found['path']}"
 
 
 def client_url(storage: Storage) -> str:
@@ -74,7 +73,7 @@ def _records(key: str, address: str) -> Iterator[Problem]:
     if scheme not in (*POSTGRES, *REDIS):
         seen = f"got a {scheme}:// URL" if re.fullmatch(r"[a-z][a-z0-9+]{0,15}", scheme) else "got no URL"
         yield Problem(key, "a postgresql://, redis:// or rediss:// URL", seen, f"for example {_EXAMPLES[key]}")
-    elif _RECORDS.fullmatch(address) is None:
+    elif _ADDRESS.fullmatch(address) is None:
         right = f"{scheme}://USER:PASSWORD@HOST:PORT/NAME"
         fix = "in a user or password, write % as %25, @ as %40, / as %2F, ? as %3F and # as %23"
         yield Problem(key, right, "got a URL that cannot be read", fix)

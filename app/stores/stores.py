@@ -126,7 +126,17 @@ def failure(key: str, address: str, error: StorageError) -> str:
         reason = reason.removeprefix(beginning)
     # A message with a colon or a semicolon in it says what to do, such as the command that installs a package.
     advice = "" if "install" in reason or "; " in reason or ": set " in reason else f"; start it, or correct {key}"
-    return f"{key}: {shown_store(address)} cannot be used: {reason}{advice}"
+    return f"{key}: {shown_store(address)}{_endpoint(address)} cannot be used: {reason}{advice}"
+
+
+def _endpoint(address: str) -> str:
+    """Returns where the server of a bucket is, if it is not that of AWS."""
+    if not address.startswith("s3:"):
+        return ""
+    from ...storage.s3_location import parse_location
+
+    endpoint = parse_location(address).effective_endpoint()
+    return "" if endpoint is None else f" at {endpoint}"
 
 
 async def _open_shared(storage: Storage, root: str, stack: AsyncExitStack) -> Stores:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import anyio
 import pytest
 from isthmus.app.stores import lease as module
@@ -31,10 +29,10 @@ class AwayRecords(MemoryRecords):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(module, "current_time", clock)
-    yield clock
+    return clock
 
 
 async def test_a_lease_that_is_left_is_taken_by_one(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the removal of files that no record names, with real servers of records and a real server of S3's protocol."""
+"""Tests of the removal of files that no record names, in a bucket of a real server of the protocol of S3."""
 
 from __future__ import annotations
 
