@@ -21,7 +21,7 @@ import msgspec
 from ..base.replica import LEASE_PREFIX, is_minted_or_tagged, tag_of
 from ..base.storage import Conflicted, Load, Loaded, Save, Saved, StorageAnswer
 from ..state.context import Context
-from ..state.records import StoredTask
+from ..state.records import TASK_PREFIX, StoredTask
 from ..state.storage_orders import StorageOrders, reason_of
 from ..state.task import Task, TaskState
 from .local_tasks import LocalTasks, lost
@@ -98,6 +98,20 @@ class ForeignTasks:
         task = self._table.tasks.get(id)
         if task is not None and self._table.waiters.get(id):
             self._load(id, seen, TRIES_MAX)
+
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        """Handles a record that another replica has written or removed."""
+        if not key.startswith(TASK_PREFIX):
+            return
+        id = key.removeprefix(TASK_PREFIX)
+        task, record = self._table.tasks.get(id), _record_in(id, value)
+        if task is not None and self._local_tasks.is_own(task):
+            return  # if it is another's now, the next save conflicts
+        if record is not None and record.replica != self._own:
+            self._mirror(record)
+            self._local_tasks.answer_waiting(self._table.tasks[id])
+        elif value is None and task is not None:
+            self._local_tasks.drop(task)
 
     # --- Records ----------------------------------------------------------------------------------------------------
 

@@ -240,3 +240,31 @@ def test_a_task_that_others_keep_changing_is_refused_in_the_end() -> None:
     b.run()
     assert BUSY in asked.error["message"]
     assert foreign_tasks.TRIES_MAX == len(b.world.every(Save)) == 3
+
+
+def test_a_list_has_the_tasks_that_other_replicas_tell_of() -> None:
+    a, b = pair()
+    id, work = begun(a)
+    party = ann(b)
+    key = "task/" + id
+
+    def tell(world: Scene, value: bytes | None) -> None:
+        world.world._note(world.engine.receive_records([(key, value)], world.world.now))
+        world.run()
+
+    def listed() -> list[str]:
+        return [task["status"] for task in b.ask(party.listing()).result["tasks"]]
+
+    assert listed() == []
+    tell(b, b.store.records[key])
+    assert listed() == ["working"]
+    awaited = b.ask(party.result(id))
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    tell(b, b.store.records[key])
+    assert awaited.result["content"] == text("done")["content"]
+    assert listed() == ["completed"]
+    tell(a, None)
+    assert len(a.engine.tasks()) == 1, "a record of its own is no news"
+    tell(b, None)
+    assert listed() == []
