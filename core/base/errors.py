@@ -36,8 +36,8 @@ TIMED_OUT: Final = -31008  # no answer within the time limit; the request may ha
 DENIED: Final = -31009  # the driver did not allow the request, which did not run (`ServerPlan.decides`)
 
 OUT_OF_MEMORY: Final = (MemoryError, SystemError)
-"""What is raised where memory is exhausted: CPython 3.11 raises `SystemError` where a deeper call finds no memory for
-its frame."""
+"""The exceptions of exhausted memory. CPython 3.11 raises `SystemError` where a deeper call finds no memory for its
+frame."""
 
 
 class LocalProtocolError(Exception):

@@ -145,7 +145,6 @@ class MessageOpening(Fact, frozen=True):
     headers: Headers = ()
     grants: Grants = NO_GRANTS
     is_returned: bool = False
-    """As in `PostOpening`."""
 
 
 class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -220,7 +219,6 @@ class DraftOpening(Fact, frozen=True):
     principal: str | None = None
     """The caller; None: the link is its only credential."""
     is_returned: bool = False
-    """As in `PostOpening`."""
 
 
 class DownloadOpening(Fact, frozen=True):

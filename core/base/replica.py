@@ -15,7 +15,7 @@ import msgspec
 from .ids import is_minted
 
 LEASE_PREFIX: Final = "replica/"
-"""What the keys of the replicas' leases begin with; the tag follows. A replica whose lease has no record any more, or
+"""The beginning of the keys of the replicas' leases; the tag follows. A replica whose lease has no record any more, or
 that of another run, is gone for good."""
 
 _TAG: Final = re.compile(r"[a-z0-9]{1,8}")

@@ -29,6 +29,7 @@ from ..bridge.request_meta import RequestMeta
 from ..bridge.request_name import name_in
 from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, is_ours
 from ..bridge.results import named
+from ..bridge.tasks import task_id
 from ..downstream.downstream import Downstream
 from ..downstream.sessions import NO_MEMORY
 from ..input_required.questions import Questions
@@ -153,6 +154,9 @@ class Stateless:
         id_key = envelope.id_key(frame.id_raw)
         if pipe_requests is not None and pipe_requests.find(id_key) is not None:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
+        if frame.method.startswith("tasks/") and isinstance(opening, PostOpening):
+            if self._context.forward(key.channel, task_id(frame.params) or "", is_returned=opening.is_returned):
+                return None
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
         is_retry = claims is not None and claims.kind is ClaimsKind.PARK

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from ..base.grants import Grants
 from ..bridge.task_support import NEEDED, UNDECLARED, declares
 from ..bridge.tasks import UNKNOWN, task_id
@@ -58,6 +58,21 @@ class TaskRouting:
             self._responder.fail(session, exchange, MISSING_CAPABILITY, UNDECLARED, NEEDED)
             return
         id = task_id(exchange.params) or ""
+
+        def go_on(problem: str) -> None:
+            if exchange.is_over:
+                return  # the client has left meanwhile
+            if problem:
+                text = f"the task could not be looked up: {problem}"
+                self._responder.fail(session, exchange, INTERNAL_ERROR, text)
+            else:
+                self._send_on(front, exchange, tasks, id, grants)
+
+        if exchange.method == "tasks/list" or not tasks.wait_for_task(id, go_on):
+            self._send_on(front, exchange, tasks, id, grants)
+
+    def _send_on(self, front: Front, exchange: Exchange, tasks: TaskDirectory, id: str, grants: Grants) -> None:
+        session = front.session
         server = self.server_of(session, id, grants)
         if exchange.method == "tasks/list":
             sids = {one: "" for one in self._view.servers if self._shows(one, grants)}

@@ -205,6 +205,10 @@ class StatelessReplies(Protocol):
 class TaskDirectory(Protocol):
     """The tasks of all servers, as a profile asks for them. Implemented by `tasks.Tasks`."""
 
+    def wait_for_task(self, id: str, then: Callable[[str], None]) -> bool:
+        """True if a task of another replica is looked for now. Calls `then` at the end, with the text of the error if
+        the storage had a problem; else with ""."""
+
     def server_of(self, session: Session, id: str) -> str | None:
         """Returns the server of a task of the client of a session with a profile; None if there is no such task."""
 

@@ -171,6 +171,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         is_error: the outcome is an error object.
         blob: where the outcome is, if it is too large for a record.
         size_bytes: of the outcome.
+        replica: the replica that runs it or has ended it (`ReplicaName.owner`); "" if there is only one.
     """
 
     id: str
@@ -196,6 +197,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
     blob: str | None = None
     size_bytes: int = 0
+    replica: str = ""
 
     @property
     def key(self) -> str:

@@ -118,6 +118,7 @@ class Task(Machine[TaskState, TaskInput]):
         size_bytes: size of the outcome.
         counted_for: the session in whose quota it counts, by its public name.
         ticks: progress notifications that the server was sent while its questions waited.
+        replica: the replica that runs it or has ended it, as in its record.
     """
 
     __slots__ = (
@@ -139,6 +140,7 @@ class Task(Machine[TaskState, TaskInput]):
         "poll_ms",
         "principal",
         "questions",
+        "replica",
         "server",
         "sid",
         "size_bytes",
@@ -170,6 +172,7 @@ class Task(Machine[TaskState, TaskInput]):
         created_at_unix: float,
         ttl_ms: int,
         poll_ms: int,
+        replica: str = "",
     ) -> None:
         super().__init__(TaskState.WORKING)
         self.id = id
@@ -181,6 +184,7 @@ class Task(Machine[TaskState, TaskInput]):
         self.sid = sid
         self.principal = principal
         self.is_legacy = is_legacy
+        self.replica = replica
         self.ttl_ms = ttl_ms
         self.begin(created_at, created_at_unix)
         self.poll_ms = poll_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..base.ids import ChannelId
 from ..downstream.downstream import Downstream
@@ -16,6 +16,7 @@ from ..state.task import Task
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
 from .augmentation import TaskAugmentation, TaskWishes
+from .foreign_tasks import ForeignTasks
 from .local_tasks import LocalTasks
 from .notifications import TaskNotifications
 from .ownership import is_shown, owner_of
@@ -47,7 +48,8 @@ class Tasks(Feature):
         notifications = TaskNotifications(context, downstream, subscriptions.client_listens, table)
         self._local_tasks = local_tasks = LocalTasks(context, responder, store, table, notifications)
         upstream_tasks = UpstreamTasks(context, upstream.writer, responder, upstream.handshaker, local_tasks)
-        self._requests = requests = TaskRequests(context, local_tasks, store, table, upstream_tasks)
+        self._foreign_tasks = foreign_tasks = ForeignTasks(context, storage_orders, local_tasks, store, table)
+        self._requests = requests = TaskRequests(context, local_tasks, store, table, upstream_tasks, foreign_tasks)
         self._wishes = wishes = TaskWishes(context, responder, local_tasks)
         self.interceptors = (
             requests,
@@ -61,6 +63,7 @@ class Tasks(Feature):
             "task": local_tasks.handle_expiry,
             "task-tick": local_tasks.task_questions.handle_tick,
             "task-look": requests.handle_look,
+            "task-elsewhere": foreign_tasks.handle_elsewhere,
         }
         local_tasks.restore(stored, context.servers)
 
@@ -71,6 +74,10 @@ class Tasks(Feature):
     def list_of(self, session: Session, exchange: Exchange, legs: Mapping[str, str]) -> None:
         """See `TaskDirectory`."""
         self._requests.list_tasks(session, exchange, lambda task: is_shown(session, task, legs))
+
+    def wait_for_task(self, id: str, then: Callable[[str], None]) -> bool:
+        """See `TaskDirectory`."""
+        return self._foreign_tasks.wait_for_task(id, then)
 
     def server_of(self, session: Session, id: str) -> str | None:
         """See `TaskDirectory`."""
@@ -84,6 +91,9 @@ class Tasks(Feature):
     def receive_request(self, session: Session, exchange: Exchange) -> None:
         """See `TaskDirectory`."""
         self._requests.receive_own(session, exchange)
+
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        self._foreign_tasks.receive_record(key, value)
 
     def find(self, id: str) -> Task | None:
         """Returns a task by its id."""

@@ -17,7 +17,7 @@ Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -40,7 +40,7 @@ from .answers import CANCELLED, TaskAnswers
 from .notifications import TaskNotifications
 from .questions import TaskQuestions
 from .quota import TaskQuota
-from .store import TaskStore, record_of, restored
+from .store import MOVED, TaskStore, record_of, restored
 from .table import Run, TaskTable
 
 MESSAGE_MAX_CHARS: Final = 400
@@ -49,6 +49,7 @@ MESSAGE_MAX_CHARS: Final = 400
 NO_CHANNEL: Final = ChannelId(0)
 """The channel of exchanges that no client request began."""
 
+LOST: Final = "the replica that ran the call was lost: what became of it is not known"
 STOPPED: Final = "the proxy was stopped while the call ran: what became of it is not known"
 
 
@@ -152,7 +153,7 @@ class LocalTasks:
     def _save_first(self, task: Task, run: Run) -> None:
         """Stores the record of a task whose client has no handle yet: it gets that after the last such save."""
         run.begin_save()
-        self._store.save(record_of(task), lambda fault: self._receive_saved(task, fault))
+        self._save(task, record_of(task), lambda fault: self._receive_saved(task, fault))
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Handles the response to a call that was to become a task and has not: a result makes it one, an error answers
@@ -240,7 +241,7 @@ class LocalTasks:
         if run.request is not None:
             self._save_first(task, run)
         else:
-            self._store.save(record_of(task), lambda fault: None)
+            self._save(task, record_of(task))
 
     def receive_status(self, session: Session, exchange: Exchange, seen: tasks.TaskFields) -> None:
         """Takes over the status message and the poll interval of the server's task. The status itself follows from its
@@ -271,6 +272,18 @@ class LocalTasks:
         """Answers the requests that waited for a poll of the task's server: it had a response, or failed."""
         if exchange.task is not None:
             self.answer_waiting(exchange.task)
+
+    def _save(self, task: Task, record: StoredTask, then: Callable[[str], None] | None = None) -> None:
+        """Saves a record of a task, and calls `then` with the reason of a failure. If the task turns out to be at
+        another replica, it is dropped here instead."""
+
+        def saved(fault: str) -> None:
+            if fault == MOVED:
+                self._leave(task)
+            elif then is not None:
+                then(fault)
+
+        self._store.save(record, saved)
 
     # --- The outcome ------------------------------------------------------------------------------------------------
 
@@ -334,13 +347,13 @@ class LocalTasks:
             task.receive_outcome(outcome, blob)
             self._end(task, ending, task.message, is_saved=True)
             if task.sid != record.sid:  # it moved to another session meanwhile
-                self._store.save(record_of(task, outcome=outcome), lambda fault: None)
+                self._save(task, record_of(task, outcome=outcome))
 
         task.touch(self._context.now_unix)
         if ending is TaskInput.FAIL:
             task.describe(task.message or _summary(outcome))
         record = record_of(task, state=state, outcome=outcome, blob=blob)
-        self._store.save(record, saved)
+        self._save(task, record, saved)
 
     def _ending_of(self, task: Task, outcome: Outcome) -> TaskInput:
         """Returns RETURN or FAIL. A result with `isError` fails a task of 2025-11-25; in the extension only a JSON-RPC
@@ -360,7 +373,7 @@ class LocalTasks:
         task.end(ending, message, self._context.now_unix)
         self._runs.pop(task.id, None)
         if not is_saved:
-            self._store.save(record_of(task), lambda fault: None)
+            self._save(task, record_of(task))
         self._context.timers.cancel(("task-tick", task.id))
         if is_told:
             self.task_notifications.tell(task)
@@ -399,6 +412,9 @@ class LocalTasks:
         self._expire(self._tasks[id])
 
     def _expire(self, task: Task) -> None:
+        if not self.is_own(task):
+            self.drop(task)
+            return
         self._cancel(task, "its time was over before the call was")
         self._remove(task)
 
@@ -473,15 +489,65 @@ class LocalTasks:
             if run.exchange.is_over:
                 continue  # its outcome is being stored
             if task.is_remote and run.exchange.upstream_task is not None:
-                run.session.router.leave(run.session, run.exchange)
-                del self._runs[task.id]
-                self.task_questions.leave_all(run.session, run.exchange)
-                self._responder.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
+                self._leave_run(task, run)
                 continue
             task.receive_outcome(_stopped())
             self._end(task, TaskInput.FAIL, STOPPED)
             reason = msgspec.json.encode({"requestId": 0, "reason": STOPPED})
             self._responder.cancel(run.session, run.exchange, reason, run.session.headers)
+
+    def _leave_run(self, task: Task, run: Run) -> None:
+        """Leaves a task to its server, which goes on with it."""
+        run.session.router.leave(run.session, run.exchange)
+        del self._runs[task.id]
+        self.task_questions.leave_all(run.session, run.exchange)
+        self._responder.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
+
+    # --- Tasks of other replicas ------------------------------------------------------------------------------------
+
+    def is_own(self, task: Task) -> bool:
+        """True if this replica runs the task, or has ended it."""
+        own = self._context.plan.replica
+        return own is None or task.replica == own.owner
+
+    def receive_record(self, record: StoredTask) -> None:
+        """Takes a task as its record shows it, in place of what was known of it."""
+        known = self._tasks.get(record.id)
+        if known is not None and self.is_own(known):
+            self.task_quota.count(known, known.counted_for, -1)
+        ordinal = self.task_quota.next_ordinal() if known is None else known.ordinal
+        task = self._tasks[record.id] = restored(record, ordinal=ordinal, now_unix=self._context.now_unix)
+        if self.is_own(task):
+            self.task_quota.count(task, "", 1)
+        self._expect_end(task)
+
+    def drop(self, task: Task) -> None:
+        """Forgets a task that another replica has. Its record stays."""
+        if self._tasks.pop(task.id, None) is None:
+            return
+        if self.is_own(task):
+            self.task_quota.count(task, task.counted_for, -1)
+        for purpose in ("task", "task-tick", "task-elsewhere"):
+            self._context.timers.cancel((purpose, task.id))
+        self._store.leave(task)
+        self.answer_waiting(task)
+
+    def _leave(self, task: Task) -> None:
+        """Leaves a task to the replica that has taken it over while this one was paused, or cut off from the
+        storage."""
+        run = self._runs.get(task.id)
+        if run is not None and run.exchange.is_over:
+            del self._runs[task.id]
+        elif run is not None and run.exchange.upstream_task is not None:
+            self._leave_run(task, run)
+        elif run is not None:
+            del self._runs[task.id]
+            self.task_questions.drop_all(run.session, run.exchange, task)
+            self._responder.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
+        if run is not None and run.request is not None:
+            message = envelope.encode_error(run.id_raw, INTERNAL_ERROR, MOVED)
+            self._responder.close(run.session, run.take_request(), message)
+        self.drop(task)
 
     # --- Tasks of earlier runs ----------------------------------------------------------------------------------------
 
@@ -529,12 +595,31 @@ class LocalTasks:
         run = self._runs.get(task.id)
         # An outcome that is being stored must stay the last record: `_save_outcome` saves the new session after it.
         if run is None or run.outcome is None:
-            self._store.save(record_of(task), lambda fault: None)
+            self._save(task, record_of(task))
 
 
 def _waits_for_client(exchange: Exchange) -> bool:
     """True if its client has been, or is about to be, sent away with questions."""
     return exchange.waits_for_client or (exchange.suspended_call is not None and bool(exchange.suspended_call.open))
+
+
+def lost(record: StoredTask, replica: str, now_unix: float) -> StoredTask:
+    """Returns the record of a task that has failed because the replica that ran it is gone.
+
+    Args:
+        replica: the one that says so.
+    """
+    outcome = envelope.error_object(INTERNAL_ERROR, LOST)
+    return msgspec.structs.replace(
+        record,
+        status=TaskState.FAILED,
+        message=LOST,
+        updated_at=format_time(now_unix),
+        outcome=outcome.decode(),
+        is_error=True,
+        size_bytes=len(outcome),
+        replica=replica,
+    )
 
 
 def _stopped() -> Outcome:

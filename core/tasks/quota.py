@@ -84,7 +84,7 @@ class TaskQuota:
         )
         ttl_ms = max(ttl_ms, TTL_MIN_MS)
         task = Task(
-            self._context.mint(),
+            self._context.mint_tagged(),
             ordinal=self.next_ordinal(),
             server=session.server,
             tool=tool_of(exchange),
@@ -97,6 +97,7 @@ class TaskQuota:
             created_at_unix=self._context.now_unix,
             ttl_ms=ttl_ms,
             poll_ms=int(limits.task_poll_s * 1000),
+            replica="" if self._context.plan.replica is None else self._context.plan.replica.owner,
         )
         self.count(task, session.sid, 1)
         return task

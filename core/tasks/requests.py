@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
+from ..base.replica import tag_of
 from ..bridge import input_requests, task_support, tasks
 from ..bridge.task_support import NEEDED, UNDECLARED
 from ..bridge.tasks import UNKNOWN, methods_of
@@ -28,6 +29,7 @@ from ..state.task import Task, TaskState
 from ..upstream import task_offers
 from ..upstream.access_filter import refuse_scopes, scopes_wanted
 from .answers import ACKNOWLEDGED
+from .foreign_tasks import ForeignTasks
 from .local_tasks import LocalTasks
 from .ownership import is_shown, may_see
 from .store import TaskStore
@@ -49,6 +51,7 @@ class TaskRequests(Interceptor):
         store: TaskStore,
         table: TaskTable,
         upstream_tasks: UpstreamTasks,
+        foreign_tasks: ForeignTasks,
     ) -> None:
         self._context = context
         self._local_tasks = local_tasks
@@ -56,6 +59,7 @@ class TaskRequests(Interceptor):
         self._store = store
         self._table = table
         self._upstream_tasks = upstream_tasks
+        self._foreign_tasks = foreign_tasks
 
     def has_say(self, link: Link) -> bool:
         return False
@@ -108,6 +112,25 @@ class TaskRequests(Interceptor):
         return link.handshake.result is None or task_offers.are_offered(link)
 
     def _receive_named(self, link: Link, session: Session, exchange: Exchange) -> None:
+        """Handles a request about one task, once it is known whether that is at another replica."""
+        if not self._waits(session, exchange, lambda: self._receive_known(link, session, exchange)):
+            self._receive_known(link, session, exchange)
+
+    def _waits(self, session: Session, exchange: Exchange, go_on: Callable[[], None]) -> bool:
+        """True if the task of a request is looked for in the storage now. Calls `go_on` once that is done."""
+
+        def loaded(problem: str) -> None:
+            if exchange.is_over:
+                return  # the client has left meanwhile
+            if problem:
+                text = f"the task could not be looked up: {problem}"
+                self._answers.refuse(session, exchange, INTERNAL_ERROR, text)
+            else:
+                go_on()
+
+        return self._foreign_tasks.wait_for_task(tasks.task_id(exchange.params) or "", loaded)
+
+    def _receive_known(self, link: Link, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)
         scopes = None if task is None else scopes_wanted(self._context, link.plan, session, exchange, task.tool)
         if task is None or scopes is None:
@@ -128,7 +151,10 @@ class TaskRequests(Interceptor):
             self._receive_about(session, exchange, task)
 
     def _receive_about(self, session: Session, exchange: Exchange, task: Task) -> None:
-        if task.sid and task.sid != session.sid:
+        if not task.is_over and not self._local_tasks.is_own(task):
+            self._receive_about_running(session, exchange, task)
+            return
+        if task.sid and task.sid != session.sid and self._local_tasks.is_own(task):
             self._local_tasks.pass_to(session, task)
         if not task.is_over and self._table.runs.get(task.id) is None:
             exchange_of_task = self._local_tasks.take_up(session, task)
@@ -142,6 +168,17 @@ class TaskRequests(Interceptor):
             self._update(session, exchange, task)
         else:
             self._cancel(session, exchange, task)
+
+    def _receive_about_running(self, session: Session, exchange: Exchange, task: Task) -> None:
+        """Handles a request about a task that runs in another replica. That one alone can change it."""
+        if exchange.method == "tasks/get":
+            self._answers.answer(session, exchange, task)
+        elif exchange.method == "tasks/result":
+            self._answers.wait(session, exchange, task)
+            self._foreign_tasks.watch(task)
+        else:
+            text = f"the task runs in replica {tag_of(task.replica)}, which this request did not reach: try again"
+            self._answers.refuse(session, exchange, INTERNAL_ERROR, text)
 
     def _find(self, session: Session, exchange: Exchange) -> Task | None:
         task = self._table.tasks.get(tasks.task_id(exchange.params) or "")

@@ -11,7 +11,21 @@ from typing import Final
 
 import msgspec
 
-from ..base.storage import Collect, Collected, Discard, Fetch, Fetched, Forget, InlineSource, Save, Saved, StorageAnswer
+from ..base.storage import (
+    Collect,
+    Collected,
+    Conflicted,
+    Discard,
+    Fetch,
+    Fetched,
+    Forget,
+    InlineSource,
+    Load,
+    Loaded,
+    Save,
+    Saved,
+    StorageAnswer,
+)
 from ..base.timestamps import format_time
 from ..state.context import Context
 from ..state.records import StoredTask
@@ -20,6 +34,9 @@ from ..state.task import Outcome, Task, TaskState
 
 Done = Callable[[str], None]
 """Called with the reason of the failure; "" on success."""
+
+MOVED: Final = "another replica has taken the task over"
+"""The reason why the record of a task cannot be saved that is at another replica now."""
 
 OUTCOME_NAME: Final = "outcome.json"
 
@@ -30,11 +47,13 @@ class TaskStore:
     def __init__(self, context: Context, storage_orders: StorageOrders) -> None:
         self._context = context
         self._storage_orders = storage_orders
+        self._is_shared = context.plan.replica is not None
         self._saving: dict[str, list[tuple[StoredTask, Done]]] = {}
         self._gone: set[str] = set()
+        self._versions: dict[str, int] = {}  # of the records, where other replicas may write them
 
     def __len__(self) -> int:
-        return len(self._saving)
+        return len(self._saving) + len(self._versions)
 
     # --- Records ----------------------------------------------------------------------------------------------------
 
@@ -48,10 +67,15 @@ class TaskStore:
         self._saving[record.key] = []
         self._save(record, then)
 
-    def _save(self, record: StoredTask, then: Done) -> None:
+    def _save(self, record: StoredTask, then: Done, *, is_second: bool = False) -> None:
         key = record.key
 
         def saved(answer: StorageAnswer) -> None:
+            if isinstance(answer, Saved) and self._is_shared:
+                self._versions[key] = answer.version
+            if isinstance(answer, Conflicted) and not is_second:
+                self._look(record, then)
+                return
             waiting = self._saving[key]
             # Of a task that was forgotten meanwhile no further record is written, and this one is deleted.
             dropped = list(waiting) if key in self._gone else []
@@ -63,16 +87,40 @@ class TaskStore:
                 del self._saving[key]
                 if key in self._gone:
                     self._gone.discard(key)
-                    self._context.order(Forget(key=key))
-            then("" if isinstance(answer, Saved) else reason_of(answer))
+                    self._forget(key)
+            moved = MOVED if isinstance(answer, Conflicted) else ""
+            then("" if isinstance(answer, Saved) else moved or reason_of(answer))
             for _, other in dropped:
                 other("the task is gone")
 
         value = msgspec.json.encode(record)
-        expires_at_unix = record.expires_at_unix
+        version = self._versions.get(key, 0) if self._is_shared else None
         self._storage_orders.order(
-            lambda ticket: Save(ticket=ticket, key=key, value=value, expires_at_unix=expires_at_unix), saved
+            lambda ticket: Save(ticket, key, value, record.expires_at_unix, if_version=version), saved
         )
+
+    def _look(self, record: StoredTask, then: Done) -> None:
+        """Looks whose a record is that has another version than was expected. If it is our own, a save was carried out
+        whose answer has not come; then this one is repeated."""
+
+        def loaded(answer: StorageAnswer) -> None:
+            if isinstance(answer, Loaded) and _replica_in(answer.value) == record.replica:
+                self._versions[record.key] = answer.version
+            self._save(record, then, is_second=True)
+
+        self._storage_orders.order(lambda ticket: Load(ticket=ticket, key=record.key), loaded)
+
+    def receive_version(self, key: str, version: int) -> None:
+        """Takes the version of a record that this replica has written."""
+        self._versions[key] = version
+
+    def leave(self, task: Task) -> None:
+        """Leaves a task's record to the replica that has the task."""
+        self._versions.pop(StoredTask.key_of(task.id), None)
+
+    def _forget(self, key: str) -> None:
+        self._versions.pop(key, None)
+        self._context.order(Forget(key=key))
 
     def forget(self, task: Task) -> None:
         """Deletes a task's record, after the save that is under way, and its blob."""
@@ -80,7 +128,7 @@ class TaskStore:
         if record_key in self._saving:
             self._gone.add(record_key)
         else:
-            self._context.order(Forget(key=record_key))
+            self._forget(record_key)
         if task.blob is not None:
             self._context.order(Discard(blob=task.blob))
 
@@ -139,6 +187,14 @@ class TaskStore:
         self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=blob, size_max_bytes=size_bytes), fetched)
 
 
+def _replica_in(value: bytes | None) -> str | None:
+    """Returns the replica that a stored task names; None if there is no such record."""
+    try:
+        return None if value is None else msgspec.json.decode(value, type=StoredTask).replica
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def record_of(
     task: Task, *, state: TaskState | None = None, outcome: Outcome | None = None, blob: str | None = None
 ) -> StoredTask:
@@ -173,6 +229,7 @@ def record_of(
         is_error=outcome.is_error if outcome is not None else task.is_error,
         blob=blob or task.blob,
         size_bytes=len(outcome.data) if outcome is not None and is_over else task.size_bytes,
+        replica=task.replica,
     )
 
 
@@ -197,6 +254,7 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
         created_at_unix=created_at_unix,
         ttl_ms=record.ttl_ms,
         poll_ms=record.poll_ms,
+        replica=record.replica,
     )
     task.restore(record, now_unix)
     return task

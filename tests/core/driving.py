@@ -214,7 +214,7 @@ class Driver:
 
     def _without_use(self, effect: Effect) -> list[Effect]:
         """Carries out the orders about the use of upload links. Returns what the engine orders then, or the effect."""
-        if isinstance(effect, Save) and effect.if_version == 0:
+        if isinstance(effect, Save) and effect.key.startswith("used/"):
             is_there = effect.key in self.used_links
             self.used_links.add(effect.key)
             return self.engine.receive_answer(effect.ticket, Conflicted() if is_there else Saved(), self.now)

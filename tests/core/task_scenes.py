@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from driving import LATEST, LINK_KEY, UNIX_AT_ZERO, Driver
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import AccessRules, Kind, Offer, Plan, ServerPlan, TaskRules
+from isthmus.core.base.replica import LEASE_PREFIX, ReplicaName
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
 from task_clients import ClientRequest, Party, handle
@@ -40,6 +42,7 @@ class Scene:
     access: AccessRules | None = None
     addresses: tuple[str, ...] = ()
     seed: int = 1
+    replica: str = ""
     store: Store = field(default_factory=Store)
     parties: list[Party] = field(default_factory=list)
 
@@ -63,6 +66,8 @@ class Scene:
             servers=(self.server_plan,),
             link_keys=(LINK_KEY,),
             workspaces_path="/w",
+            replica=self.name,
+            shares_storage=bool(self.replica),
         )
         self.store.begin()
         engine = BulkEngine(
@@ -71,10 +76,33 @@ class Scene:
             unix_at_zero=UNIX_AT_ZERO,
             has_storage=True,
             limits=self.limits,
-            stored_tasks=sorted(self.store.tasks.values(), key=lambda record: record.id),
+            stored_tasks=[] if self.replica else sorted(self.store.tasks.values(), key=lambda record: record.id),
         )
         self.world = Driver(engine, now=self.now)
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks, insists=self.insists)
+
+    @property
+    def name(self) -> ReplicaName | None:
+        """The name of the engine among the replicas; None if it is alone."""
+        return ReplicaName(self.replica, f"{self.seed:032x}") if self.replica else None
+
+    def join(self) -> None:
+        """Takes the lease of the replica."""
+        assert self.name is not None
+        self.store.records[LEASE_PREFIX + self.replica] = msgspec.json.encode({"run": self.name.run})
+
+    def leave(self) -> None:
+        """Loses the lease."""
+        del self.store.records[LEASE_PREFIX + self.replica]
+
+    def beside(self, replica: str) -> Scene:
+        """Returns another replica over the same storage, with the same server if that is one over HTTP."""
+        store = Store(self.store.records, self.store.blobs)
+        other = replace(self, replica=replica, seed=self.seed + 1, store=store, parties=[])
+        if self.kind is Kind.HTTP:
+            other.server.works, other.server.count = self.server.works, 100
+        other.join()
+        return other
 
     @property
     def engine(self) -> BulkEngine:
@@ -158,7 +186,11 @@ def scene(
     names_era: bool = True,
     access: AccessRules | None = None,
     addresses: tuple[str, ...] = (),
+    replica: str = "",
 ) -> Scene:
     rules = TaskRules(offer=offer, strict=strict, tools=tools)
     given = {"insists": insists, "names_era": names_era, "access": access, "addresses": addresses}
-    return Scene(kind, up, has_tasks, rules, limits or Limits(), **given)
+    made = Scene(kind, up, has_tasks, rules, limits or Limits(), replica=replica, **given)
+    if replica:
+        made.join()
+    return made

@@ -13,7 +13,6 @@ from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
-    Conflicted,
     Discard,
     Fetch,
     Fetched,
@@ -21,13 +20,12 @@ from isthmus.core.base.storage import (
     ForgetAll,
     InlineSource,
     Load,
-    Loaded,
     Save,
-    Saved,
     StorageAnswer,
     StorageFailed,
 )
 from isthmus.core.state.records import TASK_PREFIX, StoredTask
+from versioned_records import VersionedRecords
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Store:
         is_slow: answers are kept in `held` until `deliver`.
     """
 
-    records: dict[str, bytes] = field(default_factory=dict)
+    records: VersionedRecords = field(default_factory=VersionedRecords)
     blobs: dict[str, bytes] = field(default_factory=dict)
     is_failing: bool = False
     is_slow: bool = False
@@ -84,13 +82,8 @@ class Store:
         return StorageFailed("the disk is on fire")
 
     def _answer(self, order: Load | Save | Collect | Fetch) -> StorageAnswer:
-        if isinstance(order, Load):
-            return Loaded(self.records.get(order.key))
-        if isinstance(order, Save):
-            if order.if_version == 0 and order.key in self.records:
-                return Conflicted()
-            self.records[order.key] = order.value
-            return Saved()
+        if isinstance(order, Load | Save):
+            return self.records.answer(order)
         if isinstance(order, Fetch):
             data = self.blobs.get(order.blob)
             return StorageFailed("there is no such blob", is_missing=True) if data is None else Fetched(data)

@@ -1,0 +1,270 @@
+"""Tests of tasks among replicas: any of them answers for a task, and of two that think it is theirs one loses."""
+
+from __future__ import annotations
+
+import pytest
+from driving import UNIX_AT_ZERO
+from isthmus.core.base.effects import Forward
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Offer
+from isthmus.core.base.replica import tag_of
+from isthmus.core.base.revisions import Era
+from isthmus.core.base.storage import Load, Save
+from isthmus.core.state.records import StoredTask
+from isthmus.core.tasks import foreign_tasks
+from isthmus.core.tasks.foreign_tasks import BUSY, MIRRORS_MAX
+from isthmus.core.tasks.local_tasks import LOST
+from task_clients import Party
+from task_scenes import Scene, scene
+from task_servers import Work, text
+
+LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
+
+
+def pair(kind: Kind = Kind.PIPE, up: Era = LEGACY, **more: object) -> tuple[Scene, Scene]:
+    """Returns the replicas `a` and `b` over one storage."""
+    a = scene(up, kind, has_tasks=kind is Kind.HTTP, insists=up is MODERN, replica="a", offer=Offer.ALWAYS, **more)  # type: ignore[arg-type]
+    return a, a.beside("b")
+
+
+def ann(world: Scene, era: Era = LEGACY) -> Party:
+    """Returns a client that no request of which can be passed on: over HTTP with a session, without one on a pipe."""
+    return world.party(era, principal="ann", down="http" if era is LEGACY else "pipe")
+
+
+def begun(world: Scene, era: Era = LEGACY) -> tuple[str, Work]:
+    return world.begin(ann(world, era), "t", "must" if world.kind is Kind.HTTP else "work")
+
+
+def is_completed(world: Scene, party: Party, id: str) -> bool:
+    """True if the task is completed at the third look at the latest: with one the replica may notice that it does not
+    have the task any more, and with one it begins to poll the server."""
+    for _ in range(2):
+        world.status(party, id)
+        world.wait(5.0)
+    return world.status(party, id) == "completed"
+
+
+def record_of(world: Scene, id: str) -> StoredTask:
+    return world.store.tasks[id]
+
+
+@pytest.mark.parametrize("down", [LEGACY, MODERN])
+def test_a_finished_task_is_answered_by_any_replica(down: Era) -> None:
+    a, b = pair()
+    id, work = begun(a, down)
+    assert tag_of(id) == "a"
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    party = ann(b, down)
+    for _ in range(2):
+        assert b.status(party, id) == "completed"
+    if down is LEGACY:
+        assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    assert len(b.world.every(Load)) == 1
+    assert b.ask(b.party(down, principal="eve", down="pipe").get(id)).code == -32602
+
+
+def test_a_task_that_runs_in_another_replica_is_shown_and_awaited() -> None:
+    a, b = pair()
+    id, work = begun(a)
+    party = ann(b)
+    assert b.status(party, id) == "working"
+    awaited = b.ask(party.result(id))
+    assert "the task runs in replica a" in b.ask(party.cancel(id)).error["message"]
+    b.wait(10.0)
+    assert awaited.reply is None
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    b.wait(10.0)
+    assert awaited.result["content"] == text("done")["content"]
+    looked = len(b.world.every(Load))
+    b.wait(60.0)
+    assert len(b.world.every(Load)) == looked
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_task_whose_replica_is_gone_has_failed(is_restarted: bool) -> None:
+    """The replica may only have been paused. The task has failed for it, too: its own outcome is refused."""
+    a, b = pair()
+    id, work = begun(a)
+    waiting = a.ask(a.parties[0].result(id))
+    a.leave()
+    if is_restarted:
+        a.beside("a").join()
+    party = ann(b)
+    assert b.status(party, id) == "failed"
+    assert b.ask(party.result(id)).error == {"code": -32603, "message": LOST}
+    a.server.finish(work, text("late"))
+    a.wait(1.0)
+    assert waiting.code == -32602
+    assert a.engine.tasks() == ()
+    assert b.status(party, id) == "failed"
+    assert record_of(b, id).message == LOST
+    assert a.status(a.parties[0], id) == "failed"
+
+
+@pytest.mark.parametrize("up", [LEGACY, MODERN])
+def test_a_task_of_a_server_over_http_goes_on_wherever_it_is_asked_for(up: Era) -> None:
+    a, b = pair(Kind.HTTP, up)
+    id, work = begun(a)
+    party = ann(b)
+    assert b.status(party, id) == "working"
+    assert tag_of(record_of(b, id).replica) == "b"
+    a.server.finish(work, text("done"))
+    a.wait(5.0)
+    assert a.engine.tasks() == (), "what it knew itself is dropped"
+    assert is_completed(b, party, id)
+    assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    assert a.status(a.parties[0], id) == "completed"
+    assert tag_of(record_of(b, id).replica) == "b"
+
+
+def test_a_task_of_a_server_over_http_can_be_cancelled_elsewhere() -> None:
+    a, b = pair(Kind.HTTP, MODERN)
+    id, work = begun(a)
+    assert b.ask(ann(b).cancel(id)).result["status"] == "cancelled"
+    assert work.stops == ["tasks/cancel"]
+    a.wait(5.0)
+    assert a.status(a.parties[0], id) == "cancelled"
+
+
+def test_a_request_over_http_without_a_session_is_passed_on() -> None:
+    a, b = pair()
+    id, _ = begun(a, MODERN)
+    party = b.party(MODERN, principal="ann")
+    for make in (party.get, party.cancel):
+        asked = make(id)
+        b.run()
+        assert b.world.every(Forward)[-1] == Forward(asked.channel, "a")
+        assert asked.reply is None
+    assert not b.world.every(Load)
+
+
+def test_a_save_whose_answer_was_lost_is_no_conflict() -> None:
+    """The record is the replica's own, and has another version than it knows."""
+    a, _ = pair()
+    id, work = begun(a)
+    key = "task/" + id
+    a.store.records[key] = a.store.records[key]
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    assert record_of(a, id).status.value == "completed"
+    assert a.status(a.parties[0], id) == "completed"
+    assert [type(order).__name__ for order in a.store.orders[-3:]] == ["Save", "Load", "Save"]
+
+
+def test_replicas_that_take_a_task_at_once_agree() -> None:
+    """One has it. The other sees that, and takes it again, as its client is asked there."""
+    a, b = pair(Kind.HTTP, MODERN)
+    c = a.beside("c")
+    id, work = begun(a)
+    at_b, at_c = ann(b), ann(c)
+    b.store.is_slow = c.store.is_slow = True
+    one, two = at_b.get(id), at_c.get(id)
+    for world in (b, c):
+        world.run()
+    for world in (b, c):
+        world.store.is_slow = False
+        world.store.deliver(world.world)
+        world.run()
+    assert one.result["status"] == two.result["status"] == "working"
+    a.server.finish(work, text("done"))
+    for world, party in ((b, at_b), (c, at_c)):
+        assert is_completed(world, party, id)
+    assert [len(world.engine.tasks()) for world in (b, c)] == [1, 1]
+
+
+def test_a_storage_that_fails_is_said_and_asked_again() -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    party = ann(b)
+    b.store.is_failing = True
+    assert "the task could not be looked up: the disk is on fire" in b.ask(party.get(id)).error["message"]
+    b.store.is_failing = False
+    assert b.status(party, id) == "working"
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"id":"x"}', b"[" * 100_000])
+def test_a_record_of_another_release_is_unknown_and_stays(value: bytes) -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    b.store.records["task/" + id] = value
+    assert b.ask(ann(b).get(id)).code == -32602
+    assert b.store.records["task/" + id] == value
+
+
+def test_a_task_of_another_replica_is_forgotten_and_its_record_left_when_its_time_is_over() -> None:
+    a, b = pair(limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
+    id, work = begun(a)
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    assert b.status(ann(b), id) == "completed"
+    b.wait(record_of(b, id).expires_at_unix - UNIX_AT_ZERO - b.world.now + 1)
+    assert b.engine.tasks() == ()
+    assert id in b.store.tasks
+    a.wait(60.0)
+    assert id not in a.store.tasks
+
+
+def test_tasks_of_other_replicas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was loaded first is dropped, and loaded again."""
+    assert MIRRORS_MAX == 1024
+    monkeypatch.setattr(foreign_tasks, "MIRRORS_MAX", 2)
+    a, b = pair()
+    ids = []
+    for tag in "xyz":
+        id, work = a.begin(ann(a), tag)
+        a.server.finish(work, text(tag))
+        a.wait(1.0)
+        ids.append(id)
+    party = ann(b)
+    for id in ids:
+        assert b.status(party, id) == "completed"
+    assert [task.id for task in b.engine.tasks()] == ids[1:]
+    assert b.status(party, ids[0]) == "completed"
+
+
+def test_a_task_that_others_keep_changing_is_refused_in_the_end() -> None:
+    a, b = pair(Kind.HTTP, MODERN)
+    id, _ = begun(a)
+    key = "task/" + id
+    party = ann(b)
+    b.store.is_slow = True
+    asked = party.get(id)
+    for _ in range(20):
+        b.store.attend(b.world)
+        b.store.records[key] = b.store.records[key]  # written again, and so of another version
+        b.store.deliver(b.world)
+    b.store.is_slow = False
+    b.run()
+    assert BUSY in asked.error["message"]
+    assert foreign_tasks.TRIES_MAX == len(b.world.every(Save)) == 3
+
+
+def test_a_list_has_the_tasks_that_other_replicas_tell_of() -> None:
+    a, b = pair()
+    id, work = begun(a)
+    party = ann(b)
+    key = "task/" + id
+
+    def tell(world: Scene, value: bytes | None) -> None:
+        world.world._note(world.engine.receive_records([(key, value)], world.world.now))
+        world.run()
+
+    def listed() -> list[str]:
+        return [task["status"] for task in b.ask(party.listing()).result["tasks"]]
+
+    assert listed() == []
+    tell(b, b.store.records[key])
+    assert listed() == ["working"]
+    awaited = b.ask(party.result(id))
+    a.server.finish(work, text("done"))
+    a.wait(1.0)
+    tell(b, b.store.records[key])
+    assert awaited.result["content"] == text("done")["content"]
+    assert listed() == ["completed"]
+    tell(a, None)
+    assert len(a.engine.tasks()) == 1, "a record of its own is no news"
+    tell(b, None)
+    assert listed() == []
