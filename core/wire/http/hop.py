@@ -19,10 +19,16 @@ from typing import Final
 
 import msgspec
 
+from ...access.identity import Identity
 from ...base.errors import LocalProtocolError
+from ...base.events import DraftOpening, EventPipeOpening
 from ...base.grants import NO_GRANTS, Grants
+from .error_responses import refusal
+from .routes import Head, McpRoute, Refused, Route, UploadRoute
 
 HOP: Final = b"isthmus-hop"
+REFUSED: Final = b"refused"
+"""The value of the same header in the response to a request that was refused for it."""
 TIME_MAX_S: Final = 90
 """Seconds between the clocks of sender and receiver, and the age of a header, together. Clocks may differ by a minute,
 and half a minute is left for the age. At it: the header is refused."""
@@ -72,6 +78,43 @@ class HopCaller(msgspec.Struct, frozen=True, array_like=True):
     def expires_at_unix(self) -> float:
         """The time from which a header with this caller is refused."""
         return self.signed_at_unix + TIME_MAX_S
+
+
+class HopReceiver:
+    """Checks the header of each request to the internal listener of a replica.
+
+    Args:
+        run: of this replica.
+    """
+
+    def __init__(self, signer: HopSigner, run: str) -> None:
+        self._signer = signer
+        self._run = run
+
+    def check(self, head: Head, now_unix: float) -> HopCaller | Reason:
+        """Returns the caller of a request, or the reason why it is refused."""
+        found = [value for name, value in head.headers if name == HOP]
+        if len(found) != 1:
+            return Reason.MALFORMED if found else Reason.MISSING
+        return self._signer.check(found[0], self._run, head.method, head.target, now_unix)
+
+
+def with_caller(route: Route, caller: HopCaller) -> Route:
+    """Returns the route of a request that was passed on, with its caller; a refusal of one that is never passed on."""
+    if isinstance(route, Refused):
+        return route
+    if isinstance(route, UploadRoute) and isinstance(route.opening, DraftOpening):
+        draft = msgspec.structs.replace(route.opening, principal=caller.principal)
+        return UploadRoute(draft, route.content_type)
+    if caller.principal is None or not isinstance(route, McpRoute) or isinstance(route.opening, EventPipeOpening):
+        return refusal(403, "got a request that replicas do not pass on to each other")
+    changes = {"principal": caller.principal, "grants": caller.grants, "base_url": caller.base_url}
+    opening = msgspec.structs.replace(
+        route.opening, **{name: changes[name] for name in changes if name in route.opening.__struct_fields__}
+    )
+    grants = caller.grants
+    identity = Identity(caller.principal, grants.scopes, grants.groups, issued_at=grants.issued_at_unix)
+    return McpRoute(opening, identity)
 
 
 class _Claims(msgspec.Struct, frozen=True, array_like=True):
@@ -139,6 +182,7 @@ class HopSigner:
         return claims.caller
 
     def _signature(self, claims: bytes, method: str, target: str) -> bytes:
-        line = [method.encode(errors="surrogatepass"), target.encode(errors="surrogatepass")]
-        signed = b"%b\n%d\n%b%b" % (claims, len(line[0]), *line)  # the length says where the method ends
+        name = method.encode(errors="surrogatepass")
+        line = name + target.encode(errors="surrogatepass")
+        signed = b"%b\n%d\n%b" % (claims, len(name), line)  # the length says where the method ends
         return hmac.new(self._key, signed, hashlib.sha256).hexdigest().encode()
