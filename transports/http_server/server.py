@@ -14,6 +14,7 @@ from itertools import count
 from typing import Final, TypeVar
 
 import anyio
+import msgspec
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
@@ -22,7 +23,7 @@ from ...core.access.gate import Gate
 from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
-from ...core.wire.http.hop import HopReceiver
+from ...core.wire.http.hop import HOP, HOP_MAX_BYTES, HopReceiver
 from ...core.wire.http.routes import Surface
 from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
@@ -124,6 +125,12 @@ class HttpServer:
     ) -> None:
         assert forwarder is not None or not surface.transparent
         assert wait_for_issuer is not None or gate is None or gate.issuers is None
+        if hops is not None:  # a head that the other replica took has one header more here
+            limits = msgspec.structs.replace(
+                limits,
+                head_size_max_bytes=limits.head_size_max_bytes + len(HOP) + HOP_MAX_BYTES + len(": \r\n"),
+                headers_max=limits.headers_max + 1,
+            )
         self._listening = ServerContext(
             surface,
             port,

@@ -46,7 +46,7 @@ def test_a_header_with_another_byte_is_refused(data: st.DataObject, change: int)
 
 @given(st.text(max_size=9), st.text(max_size=40))
 def test_a_header_is_for_one_request_line(method: str, target: str) -> None:
-    """Also where a line is divided at another place."""
+    """A line that is divided at another place is another line."""
     header = SIGNER.sign(RUN, "POST", "/mcp", CALLER, NOW)
     if (method, target) != ("POST", "/mcp"):
         assert SIGNER.check(header, RUN, method, target, NOW) is Reason.FORGED
@@ -63,7 +63,7 @@ def test_a_header_is_for_one_run_and_one_secret() -> None:
 
 
 def test_a_header_counts_for_a_while() -> None:
-    """In both directions: clocks may differ by a minute."""
+    """Clocks may differ by a minute in both directions."""
     header = SIGNER.sign(RUN, "POST", "/mcp", CALLER, NOW)
     for seconds in (-TIME_MAX_S + 1, -60, 60, TIME_MAX_S - 1):
         assert isinstance(SIGNER.check(header, RUN, "POST", "/mcp", NOW + seconds), HopCaller)
