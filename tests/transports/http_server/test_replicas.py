@@ -162,7 +162,7 @@ async def test_a_client_that_reads_nothing_holds_the_owner_back(monkeypatch: pyt
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_the_body_of_an_upload_is_streamed(monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
-    """It goes on before it has arrived in full, and the client is told to send it by the owner."""
+    """The body goes on before it has arrived in full."""
     async with pair(monkeypatch) as w:
         w.b.port.on_open, w.b.port.on_message = appends, took
         for n in (1, 2):
@@ -422,13 +422,13 @@ async def test_a_header_is_of_no_use_at_another_replica() -> None:
 
 
 async def test_the_same_header_is_refused_once_it_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on a connection that knows the head already."""
+    """The connection knows the head already."""
     async with world(surface=INTERNAL, hops=receiver()) as w:
         w.port.on_message = echo
         header = sign(now=time.time() - TIME_MAX_S + 5)
-        statuses = []
+        statuses, now = [], time.time()
         for later_s in (0, 0, 60):
-            monkeypatch.setattr(time, "time", lambda now=time.time() + later_s: now)
+            monkeypatch.setattr(time, "time", lambda at=now + later_s: at)
             await w.client.send(hopped(header))
             statuses.append((await w.client.read()).status)
         assert statuses == [200, 200, 403]
