@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
+from .cluster_settings import Cluster
 from .file_settings import Adapter, Files, SharedFolder
 from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverride
 from .login_settings import Login
@@ -111,8 +112,38 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Storage of files and records."""
 
-    root: Annotated[str, Meta(min_length=1, description="Folder for all stored data.")] = "./data"
+    root: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Folder for all stored data. With records and blobs, only for the folders of sessions and "
+            "what is not finished.",
+        ),
+    ] = "./data"
     max_size: Annotated[Size | None, about("Maximum size of all files of all sessions, in bytes. null: 16 GiB.")] = None
+    records: Annotated[
+        str | None,
+        about(
+            "Database for records that several replicas share: postgresql://USER:PASSWORD@HOST:PORT/DATABASE or "
+            "redis://USER:PASSWORD@HOST:PORT/NUMBER (rediss and valkeys: with TLS). Write it as ${NAME}. null: a file "
+            "in root."
+        ),
+    ] = None
+    blobs: Annotated[
+        str | None,
+        about(
+            "Bucket for files that several replicas share: s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=NAME. "
+            "Credentials come from the environment. null: a folder in root."
+        ),
+    ] = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if records and files are where other processes can use them, too."""
+        return self.records is not None and self.blobs is not None
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
 
 
 class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -322,7 +353,7 @@ def _without_secrets(shape: Struct) -> str:
     for name in ("env", "headers", "set"):
         if name in shown:
             shown[name] = dict.fromkeys(shown[name] or (), "…")
-    for name in ("token", "proxy"):
+    for name in ("token", "proxy", "records", "blobs"):
         if shown.get(name) is not None:
             shown[name] = "…"
     for name in ("link_keys", "request_state_keys"):
@@ -568,6 +599,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     core: Core = Core()
     auth: Auth = Auth()
     storage: Storage = Storage()
+    cluster: Annotated[
+        Cluster | None, about("This process among other replicas of the same stores. null: requests are not passed on.")
+    ] = None
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()
