@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
@@ -82,7 +82,7 @@ class Forwarder:
         self._now: Callable[[], float]
         self._tasks: TaskGroup | None = None
 
-    async def __aenter__(self) -> Forwarder:
+    async def __aenter__(self) -> Self:
         self._now = loop_clock()
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
