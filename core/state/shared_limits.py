@@ -50,12 +50,13 @@ class _Record:
         is_new: it was seen since the present change began.
         own: the share that may be used.
         is_returning: what is not used is to be given back.
+        is_short: the last claim got less than it needed.
         is_unsure: the record may hold another share of this replica than was seen.
         is_busy: an order is open, or those are called that waited for it.
     """
 
     __slots__ = (
-        "claims", "conflicts", "extensions", "is_busy", "is_new", "is_returning", "is_unsure", "key", "limit", "own",
+        "claims", "conflicts", "extensions", "is_busy", "is_new", "is_returning", "is_short", "is_unsure", "key", "limit", "own",
         "shares", "version",
     )  # fmt: skip
 
@@ -69,6 +70,7 @@ class _Record:
         self.extensions: list[_Extension] = []
         self.is_new = False
         self.is_returning = False
+        self.is_short = False
         self.is_unsure = False
         self.is_busy = False
         self.conflicts = 0
@@ -148,7 +150,10 @@ class SharedLimits(Generic[N]):
 
     def handle_timeout(self, name: N) -> None:
         record = self._records[name]
-        record.is_returning = True
+        if record.own is not None and record.own.until_unix < self._context.now_unix and not any(self._used(name)):
+            record.own = None  # it is over, and nobody counts it for long
+        else:
+            record.is_returning = True
         self._advance(name, record)
 
     def _record(self, name: N) -> _Record:
@@ -211,6 +216,8 @@ class SharedLimits(Generic[N]):
             if own is not None and all(claim.until_unix <= own.until_unix for claim in claims):
                 until_unix = 0.0
             needed = self._needed(name, claims)
+            if record.limit.blocks and not claims and not record.is_short:  # the next use is to cost nothing
+                needed = tuple(max(1, amount) for amount in needed)
             shares = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
         return shares
 
@@ -276,8 +283,11 @@ class SharedLimits(Generic[N]):
         for extension in extensions:
             extension.then("" if extension.owner in record.shares else "its replica has given it up")
         record.is_busy = False
-        if claims and is_short:
+        record.is_short = bool(claims) and is_short
+        if record.is_short:
             self._return_at(name, self._context.now)  # what is of no use here may be enough elsewhere
+        elif record.own is not None and not any(self._used(name)):
+            self._return_at(name, record.own.until_unix - self._context.unix_at_zero + 1.0)
         self._advance(name, record)
 
     def _fail(self, name: N, record: _Record, problem: str) -> None:
