@@ -56,8 +56,8 @@ class _Record:
     """
 
     __slots__ = (
-        "claims", "conflicts", "extensions", "is_busy", "is_new", "is_returning", "is_short", "is_unsure", "key", "limit", "own",
-        "shares", "version",
+        "claims", "conflicts", "extensions", "is_busy", "is_new", "is_returning", "is_short", "is_unsure",
+        "key", "limit", "own", "shares", "version",
     )  # fmt: skip
 
     def __init__(self, key: str, limit: Limit) -> None:

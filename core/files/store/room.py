@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...base.storage import StorageFailed
 from .owners import Account
 from .shared import SharedFiles
 from .store import FileStore, Reservation, StoredUpload
@@ -37,14 +38,22 @@ class Room:
 
         self._file_store.claim(account, size_bytes, uploads, artifacts, claimed)
 
-    def confirm(self, records: Sequence[StoredUpload], reservation: Reservation, then: Callable[[str], None]) -> None:
+    def confirm(
+        self,
+        records: Sequence[StoredUpload],
+        reservation: Reservation,
+        then: Callable[[StorageFailed | None], None],
+    ) -> None:
         """Makes sure that uploads have room, just before their records are saved: the share lasts for long enough, and
-        others are evicted for them. Calls `then` with the problem; "" if there is none."""
+        others are evicted for them. Calls `then` with the failure; None if there is none."""
         account = reservation.account
 
         def prepared(problem: str) -> None:
-            if not problem and not self._file_store.keep_room(account, reservation, "upload", len(records)):
-                problem = FULL
-            then(problem)
+            if problem:
+                then(StorageFailed(problem))
+            elif self._file_store.keep_room(account, reservation, "upload", len(records)):
+                then(None)
+            else:
+                then(StorageFailed(FULL, is_full=True))
 
         self.prepare(account, 0, prepared)
