@@ -146,7 +146,7 @@ class SharedLimits(Generic[N]):
             self._return_at(name, self._context.now + RETURNED_AFTER_S)
 
     def _return_at(self, name: N, at: float) -> None:
-        self._context.timers.set((self._timer, name), at, "unused shares")
+        self._context.timers.set((self._timer, (name,)), at, "unused shares")
 
     def handle_timeout(self, name: N) -> None:
         record = self._records[name]
@@ -179,7 +179,7 @@ class SharedLimits(Generic[N]):
             return
         if not record.is_waiting:
             if record.own is None and not record.is_unsure:
-                self._context.timers.cancel((self._timer, name))
+                self._context.timers.cancel((self._timer, (name,)))
                 del self._records[name]
             return
         if record.version is None:

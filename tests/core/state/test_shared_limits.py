@@ -85,7 +85,7 @@ class Replica:
             self.limits.receive_less("x")
         while (due := self.context.timers.take_due(now)) is not None:
             match due:
-                case ("shares", name):
+                case ("shares", (name,)):
                     self.limits.handle_timeout(str(name))
                 case ("storage", ticket):
                     self.orders.handle_timeout(ticket)  # type: ignore[arg-type]
