@@ -18,6 +18,8 @@ RETRIED_AFTER_S: Final = 60.0
 """Time after which a change that the storage failed is looked at again."""
 RESERVE_S: Final = 900.0
 """Time by which a share ends later than it has to, so that it is not extended for each use."""
+SHARES_MAX: Final = 1024
+"""Shares in one record: far more than there are replicas. At it: a replica without one gets none."""
 CONFLICTS_MAX: Final = 64
 """Times that a change is tried again because another replica was faster. At it: it fails."""
 
@@ -43,7 +45,7 @@ class _Extension(NamedTuple):
 
 
 class _Record:
-    """What is known of one record, and what it waits for.
+    """One record of shares as it was last seen, and the changes that wait for it.
 
     Attributes:
         shares, version: the record as it was last seen; version None: it is to be loaded.
@@ -218,7 +220,9 @@ class SharedLimits(Generic[N]):
             needed = self._needed(name, claims)
             if record.limit.blocks and not claims and not record.is_short:  # the next use is to cost nothing
                 needed = tuple(max(1, amount) for amount in needed)
-            shares = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
+            changed = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
+            if own is not None or len(changed) <= SHARES_MAX:
+                shares = changed
         return shares
 
     def _receive_loaded(self, name: N, answer: StorageAnswer) -> None:

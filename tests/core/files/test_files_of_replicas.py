@@ -19,6 +19,7 @@ from isthmus.core.base.plan import Eviction
 from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.shares import SKEW_S
 from isthmus.core.base.storage import Forget, Load, Receive, Save, StorageFailed
+from isthmus.core.files.store import store
 from isthmus.core.files.store.shares import PREFIX
 from isthmus.core.state.records import StoredUpload
 from isthmus.core.state.shared_limits import RESERVE_S, RETURNED_AFTER_S
@@ -202,6 +203,17 @@ def test_a_file_that_another_replica_begins_to_use_keeps_its_room() -> None:
     one.settle()
     assert one.status(channel) == 507
     assert stored(records, 100.0) == [extended]
+
+
+def test_so_many_files_are_looked_at_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are not evicted for it."""
+    monkeypatch.setattr(store, "LOOKS_MAX", 1)
+    one = Replica(VersionedRecords(), 1)
+    for size in (300, 300, 400):
+        assert one.stores(size) == 200
+        one.wait(1.0)
+    assert one.stores(400) == 413
+    assert one.stores(300) == 200
 
 
 def test_a_storage_that_is_away_refuses_files_alone() -> None:
