@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class Events:
-    """What a membership tells: the replicas that are gone, and that the shared stores are closed."""
+    """Takes note of what a membership tells: the replicas that are gone, and that the shared stores are closed."""
 
     def __init__(self) -> None:
         self.gone: dict[str, anyio.Event] = {}
