@@ -20,6 +20,8 @@ from shared_gateways import SharedStores
 KILLS: Final = int(os.environ.get("REPLICA_KILLS", "2"))
 """Replicas that are killed under load. The command in docs/scaling.md kills a hundred."""
 LOADERS: Final = 3
+PROMISES_MAX: Final = 200
+"""Files of each kind for a client under load. All of them have to fit, since room is made by removing the oldest."""
 FINAL: Final = {"completed", "failed", "cancelled"}
 
 
@@ -110,7 +112,10 @@ def test_what_was_promised_outlives_replicas_that_are_killed_under_load(world: R
         client, count = Client(world, seed=number), 0
         while not stop.is_set():
             try:
-                promises[number].make(client, f"{number}-{count}")
+                if count < PROMISES_MAX:
+                    promises[number].make(client, f"{number}-{count}")
+                else:
+                    assert client.text("act", steps=[], text=f"{count}") == f"{count}"
                 count += 1
             except (Lost, OSError):
                 continue
