@@ -201,11 +201,12 @@ class Leases(Machine[LeaseState, LeaseInput]):
         return 1 + len(self._others)
 
     def find(self, tag: str) -> Peer | None:
-        """Returns the other replica with this tag, as last seen."""
+        """Returns the other replica with this tag, as last seen. One whose lease cannot be read has neither run nor
+        address, and is not gone."""
         found = self._others.get(key_of(tag))
-        if found is None or found.lease is None:
+        if found is None:
             return None
-        return Peer(tag, found.lease.run, found.lease.address)
+        return Peer(tag, "", "") if found.lease is None else Peer(tag, found.lease.run, found.lease.address)
 
     def peers(self) -> frozenset[Peer]:
         """All other replicas whose leases can be read, as last seen."""
