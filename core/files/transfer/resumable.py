@@ -263,7 +263,7 @@ class ResumableUploads(ChannelHandler):
         reservation = self._file_store.hold(account, opening.length, uploads=1, is_sure=False)
         self._admission.begin(permit.grant)
         upload = ResumableUpload(
-            self._context.mint(),
+            self._context.mint_tagged(),
             self._context.mint(),
             permit,
             opening,
