@@ -66,9 +66,9 @@ def read(value: bytes | None, limit: Limit) -> Shares:
     return shares
 
 
-def ends_at_unix(shares: Shares) -> float:
+def ends_at_unix(shares: Shares, now_unix: float) -> float:
     """Returns when the record of these shares may go."""
-    return max((share.until_unix for share in shares.values()), default=0.0) + SKEW_S
+    return max((share.until_unix for share in shares.values()), default=now_unix) + SKEW_S
 
 
 def taken(

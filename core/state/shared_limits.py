@@ -162,6 +162,8 @@ class SharedLimits(Generic[N]):
         record = self._records.get(name)
         if record is None:
             record = self._records[name] = _Record(*self._describe(name))
+            if not record.limit.blocks:  # of few users, so probably nobody uses anything of it
+                record.version = 0
         return record
 
     def _suffices(self, name: N, record: _Record, claim: _Claim) -> bool:
@@ -266,10 +268,10 @@ class SharedLimits(Generic[N]):
                 is_busy = isinstance(answer, Conflicted)
                 self._fail(name, record, "too many replicas want room at once" if is_busy else reason_of(answer))
 
-        value = msgspec.json.encode(changed)
+        value, expires_at_unix = msgspec.json.encode(changed), ends_at_unix(changed, self._context.now_unix)
         self._storage_orders.order(
             lambda ticket: Save(
-                ticket, key=record.key, value=value, expires_at_unix=ends_at_unix(changed), if_version=version
+                ticket, key=record.key, value=value, expires_at_unix=expires_at_unix, if_version=version
             ),
             saved,
         )

@@ -155,11 +155,11 @@ def test_what_a_killed_replica_held_is_free_after_the_longest_life_of_a_file() -
 
 
 def test_a_file_costs_one_order() -> None:
-    """The record of the account is read once. That of all accounts is written for many files at once."""
+    """The record of all accounts is read once, and written for many files at once."""
     one = Replica(VersionedRecords(), 1, Limits())
     for _ in range(10):
         assert one.stores(1000) == 200
-    assert one.count == 10 + 3
+    assert one.count == 10 + 2
 
 
 def test_what_ends_is_free_for_others_soon() -> None:
