@@ -162,7 +162,7 @@ def test_a_limit_is_never_exceeded_and_is_free_again(seed: int, blocks: int) -> 
     skews = [choice.choice((-30.0, 0.0, 30.0)) for _ in range(3)]
     replicas = [Replica(store, run, blocks, skew_s) for run, skew_s in enumerate(skews)]
     files: list[File] = []
-    for _ in range(300):
+    for _ in range(600):
         who, number = choice.randrange(3), choice.choice((1, 5, 20, 60))
         one, what = replicas[who], choice.choice(STEPS if choice.random() < 0.95 else ("wait",))
         match what:
@@ -237,6 +237,22 @@ def test_what_is_not_used_any_more_is_given_back_at_once_for_all() -> None:
     assert len(one.limits) == 0
     two.move(LIFE_S + 5.0)
     two.ask(MOST, [])
+    two.settle()
+    assert two.used == MOST
+
+
+def test_a_replica_that_is_refused_has_seen_the_newest_record() -> None:
+    store = Store()
+    one, two = Replica(store, 1), Replica(store, 2)
+    one.ask(80, [])
+    one.settle()
+    two.ask(20, [])
+    two.settle()
+    one.files.clear()
+    one.limits.receive_less("x")
+    one.move(5.0)
+    one.settle()
+    two.ask(80, [])
     two.settle()
     assert two.used == MOST
 
