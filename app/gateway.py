@@ -269,7 +269,6 @@ async def running(
 
                 tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
-            passed: HttpServer | None = None  # for other replicas
             serving: list[anyio.CancelScope] = []
             try:
                 wait_for_issuer = None
@@ -328,9 +327,10 @@ async def running(
                 drain_s = 0.0 if membership is not None and membership.is_lost else limits.drain_s
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
-                        for listening in (http, passed):
-                            if listening is not None:
-                                draining.start_soon(listening.drain)
+                        # The listener for other replicas stays open: they pass on answers for which calls wait, and
+                        # would take a refused connection for the end of this process.
+                        if http is not None:
+                            draining.start_soon(http.drain)
                         async with anyio.create_task_group() as ending:
                             ending.start_soon(hub.stop, drain_s)
                             with anyio.move_on_after(drain_s):
