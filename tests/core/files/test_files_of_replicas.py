@@ -114,6 +114,24 @@ def test_of_two_replicas_that_want_the_last_byte_one_gets_it(seed: int) -> None:
     assert size_of(records, one.world.now) == 1000
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25)
+def test_uploads_at_the_same_time_that_all_fit_are_all_taken(seed: int) -> None:
+    """What one has claimed of its account stays its own while the limit for all is asked."""
+    order, records = random.Random(seed), VersionedRecords()
+    replicas = [Replica(records, number, eviction=Eviction.NONE) for number in (1, 2)]
+    channels = []
+    for _ in range(8):
+        replica = order.choice(replicas)
+        channels.append((replica, replica.put(100)))
+        for _ in range(order.randrange(4)):
+            if replica.read():
+                replica.answer(order.randrange(8))
+    while waiting := [replica for replica in replicas if replica.read()]:
+        order.choice(waiting).answer(order.randrange(8))
+    assert {replica.status(channel) for replica, channel in channels} == {200}
+
+
 @given(seed=st.integers(0, 2**32), eviction=st.sampled_from([Eviction.NONE, Eviction.UPLOADS_FIRST]))
 @settings(max_examples=25)
 def test_files_of_replicas_are_never_over_the_limits(seed: int, eviction: Eviction) -> None:
