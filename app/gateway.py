@@ -220,9 +220,13 @@ async def running(
         if internal is not None:
             stack.push_async_callback(internal.aclose)
         with _start_errors("the storage"):
-            membership = await stack.enter_async_context(
-                joined(settings, stores, lambda peer: None if replicas is None else replicas.note_gone(peer.address))
+            joining = joined(
+                settings,
+                stores,
+                lambda peer: None if replicas is None else replicas.note_gone(peer.address),
+                is_listening=internal is not None,
             )
+            membership = await stack.enter_async_context(joining)
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(

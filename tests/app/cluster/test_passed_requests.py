@@ -35,9 +35,10 @@ JSON: Final = {
     **OF_ALICE,
 }
 EVENTS: Final = {"accept": "text/event-stream", "mcp-protocol-version": "2025-11-25", **OF_ALICE}
-LARGE_BYTES: Final = 50_000_000
-HELD_MAX_BYTES: Final = 16_000_000
-"""The most that two gateways may hold of an upload that crosses both. A read of it is at most 256 KiB."""
+LARGE_BYTES: Final = 50 << 20
+HELD_MAX_BYTES: Final = 24 << 20
+"""The most that two gateways may hold of an upload that crosses both: parts of 8 MiB that go to the bucket at its end,
+and some reads."""
 
 
 class Two(NamedTuple):
