@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -106,11 +106,15 @@ class SharedLimits(Generic[N]):
         self._owner = context.plan.replica.owner
         self._timer = timer
         self._describe = describe
-        self._used = used
+        self._count = used
+        self._held: dict[N, list[tuple[int, ...]]] = {}  # claimed, while more is claimed under other names
         self._records: dict[N, _Record] = {}
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._records) + len(self._held)
+
+    def _used(self, name: N) -> tuple[int, ...]:
+        return tuple(map(sum, zip(self._count(name), *self._held.get(name, ()), strict=True)))
 
     def share(self, name: N) -> tuple[int, ...]:
         """Returns how much this replica may use."""
@@ -131,6 +135,31 @@ class SharedLimits(Generic[N]):
             return
         record.claims.append(claim)
         self._advance(name, record)
+
+    def claim_each(self, claims: Sequence[tuple[N, tuple[int, ...]]], until_unix: float, then: Then) -> None:
+        """Gets shares under several names, one after the other. What it has got of one stays its own while it asks for
+        the next.
+
+        Calls `then` as `claim` does.
+        """
+        (name, more), rest = claims[0], claims[1:]
+
+        def claimed(problem: str) -> None:
+            if problem or not rest:
+                then(problem)
+                return
+            self._held.setdefault(name, []).append(more)
+            self.claim_each(rest, until_unix, claimed_rest)
+
+        def claimed_rest(problem: str) -> None:
+            self._held[name].remove(more)
+            if not self._held[name]:
+                del self._held[name]
+            if problem:
+                self.receive_less(name)
+            then(problem)
+
+        self.claim(name, more, until_unix, claimed)
 
     def extend(self, name: N, owner: str, until_unix: float, then: Then) -> None:
         """Lets the share of any replica last until `until_unix`, since something that it covers does."""

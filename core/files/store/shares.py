@@ -47,14 +47,10 @@ class FileShares:
         def describe(account: Account) -> tuple[str, Limit]:
             return (PREFIX, all_limit) if account == ALL else (key_of(account), own_limit)
 
-        def used_or_held(account: Account) -> tuple[int, ...]:
-            return tuple(map(sum, zip(used(account), *self._held.get(account, ()), strict=True)))
-
-        self._held: dict[Account, list[tuple[int, int, int]]] = {}  # claimed, while the limit for all is asked
-        self._limits: SharedLimits[Account] = SharedLimits(context, storage_orders, TIMER, describe, used_or_held)
+        self._limits: SharedLimits[Account] = SharedLimits(context, storage_orders, TIMER, describe, used)
 
     def __len__(self) -> int:
-        return len(self._limits) + len(self._held)
+        return len(self._limits)
 
     def share(self, account: Account) -> tuple[int, ...]:
         """Returns how much this replica may store."""
@@ -66,24 +62,8 @@ class FileShares:
         """Gets shares with room for these files, as far as the limits allow. Calls `then` with the problem of the
         storage; "" if there is none."""
         until_unix = self._context.now_unix + life_s(self._context)
-        more = size_bytes, uploads, artifacts
-
-        def claimed(problem: str) -> None:
-            if problem:
-                then(problem)
-                return
-            self._held.setdefault(account, []).append(more)
-            self._limits.claim(ALL, (size_bytes, uploads + artifacts), until_unix, claimed_of_all)
-
-        def claimed_of_all(problem: str) -> None:
-            self._held[account].remove(more)
-            if not self._held[account]:
-                del self._held[account]
-            if problem:
-                self._limits.receive_less(account)
-            then(problem)
-
-        self._limits.claim(account, more, until_unix, claimed)
+        own, of_all = (size_bytes, uploads, artifacts), (size_bytes, uploads + artifacts)
+        self._limits.claim_each([(account, own), (ALL, of_all)], until_unix, then)
 
     def extend(self, account: Account, owner: str, until_unix: float, then: Callable[[str], None]) -> None:
         """Lets the shares of the replica `owner` last until then."""
