@@ -56,20 +56,10 @@ class FileShares:
         """Returns how much this replica may store."""
         return self._limits.share(account)
 
-    def claim(
-        self, account: Account, size_bytes: int, uploads: int, artifacts: int, then: Callable[[str], None]
-    ) -> None:
-        """Gets shares with room for these files, as far as the limits allow. Calls `then` with the problem of the
+    def claim(self, account: Account, more: tuple[int, ...], then: Callable[[str], None]) -> None:
+        """Gets a share with room for so much more, as far as the limit allows. Calls `then` with the problem of the
         storage; "" if there is none."""
-        until_unix = self._context.now_unix + life_s(self._context)
-
-        def claimed(problem: str) -> None:
-            if problem:
-                then(problem)
-            else:
-                self._limits.claim(ALL, (size_bytes, uploads + artifacts), until_unix, then)
-
-        self._limits.claim(account, (size_bytes, uploads, artifacts), until_unix, claimed)
+        self._limits.claim(account, more, self._context.now_unix + life_s(self._context), then)
 
     def extend(self, account: Account, owner: str, until_unix: float, then: Callable[[str], None]) -> None:
         """Lets the shares of the replica `owner` last until then."""

@@ -129,10 +129,26 @@ class FileStore:
     ) -> None:
         """Gets a share of the limits for files that may come (`FileShares.claim`). `room` and `slots` count what was
         got. Without replicas it calls `then` at once."""
-        if self._shares is None:
+        shares = self._shares
+        if shares is None:
             then("")
-        else:
-            self._shares.claim(account, size_bytes, uploads, artifacts, then)
+            return
+        own, all_files = (size_bytes, uploads, artifacts), (size_bytes, uploads + artifacts)
+        pledge = Reservation(account, size_bytes, uploads=uploads, artifacts=artifacts)
+
+        def claimed(problem: str) -> None:
+            used = zip(self._quota.used(account), own, shares.share(account), strict=True)
+            if problem or any(used_now + more > most for used_now, more, most in used):
+                shares.claim(ALL, all_files, then) if not problem else then(problem)
+                return
+            self._quota.count(pledge, 1)  # nobody else takes it meanwhile
+            shares.claim(ALL, (0, 0), kept)
+
+        def kept(problem: str) -> None:
+            self._quota.count(pledge, -1)
+            then(problem)
+
+        shares.claim(account, own, claimed)
 
     def suspects(self, account: Account, size_bytes: int, uploads: int, artifacts: int) -> list[StoredEntry]:
         """Returns uploads that might be evicted for such files, and that another replica might use: whoever stores the
