@@ -122,9 +122,11 @@ class FileBlobs:
         if key not in await self._current():
             return False
         # Shielded: the index and the folder change together. Each step is short.
+        was_there = False
         with CancelScope(shield=True), as_storage_errors():
             async with self._turn:
-                return await to_thread.run_sync(self._delete, key)
+                was_there = await to_thread.run_sync(self._delete, key)
+        return was_there
 
     async def keys(self) -> AsyncIterator[str]:
         for key in sorted(list(await self._current())):  # noqa: C414 (a copy first: a thread may change the index)
@@ -157,11 +159,11 @@ class FileBlobs:
                 raise NotStored(f"there is no blob {key}")
             count = self._count
             with as_storage_errors():
-                try:
-                    return entry, await to_thread.run_sync(os.open, self._path(entry.name), os.O_RDONLY | os.O_CLOEXEC)
-                except FileNotFoundError as error:
-                    if self._folder.count() == count:
-                        raise NotStored(f"the file of blob {key} is gone") from error
+                fd = await to_thread.run_sync(self._open_file, entry.name)
+            if fd is not None:
+                return entry, fd
+            if self._folder.count() == count:
+                raise NotStored(f"the file of blob {key} is gone")
 
     async def _current(self) -> dict[str, _Entry]:
         """Returns the index, read again if another process has changed the folder."""
@@ -171,7 +173,12 @@ class FileBlobs:
                     await to_thread.run_sync(self._refresh)
         return self._index
 
-    # --- In a worker thread, one at a time --------------------------------------------------------------------------
+    # --- In a worker thread -------------------------------------------------------------------------------------------
+
+    def _open_file(self, name: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        return None
 
     def _refresh(self) -> None:
         with self._folder.reading() as count:

@@ -84,15 +84,13 @@ class SharedFolder:
         Args:
             used: the names of temporary files that this opener uses.
         """
-        dead: set[str] = set()
-        for match in filter(None, map(_OPENER.fullmatch, names)):
-            if match[1] != self._opener and _is_free(self._opener_path(match[1])):
-                dead.add(match[1])
-        alive = {match[1] for match in filter(None, map(_OPENER.fullmatch, names))} - dead - {self._opener}
+        openers = {found[1] for found in map(_OPENER.fullmatch, names) if found is not None}
+        dead = {opener for opener in openers if opener != self._opener and _is_free(self._opener_path(opener))}
+        others = openers - dead - {self._opener}
         temporary = []
         for name in names:
             match = _TEMPORARY.fullmatch(name)
-            if name.startswith("~") and name not in used and (match is None or match[1] not in alive):
+            if name.startswith("~") and name not in used and (match is None or match[1] not in others):
                 temporary.append(name)
         return temporary, [f".{opener}" for opener in sorted(dead)]
 

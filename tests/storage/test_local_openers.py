@@ -108,7 +108,7 @@ async def _replace(blobs: Blobs, name: bytes) -> None:
 
 
 async def other_process(folder: str) -> None:
-    """What the other process does."""
+    """Runs in the other process."""
     records, blobs = OpensRecords(Path(folder))(None), OpensBlobs(Path(folder))()
     await laws.lengthen(blobs, "draft", 0, b"ab", "leave")
     print("ready", flush=True)
