@@ -10,7 +10,6 @@ import functools
 import logging
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -27,15 +26,12 @@ from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
-from ..core.downstream import event_store
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
-from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
-from ..storage.sqlite import SqliteRecords
 from ..transports.base.driver import Drive
 from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
@@ -63,7 +59,6 @@ from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
 from .disk.lock import InUse, holding
-from .disk.purge import keep_purged
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
@@ -76,6 +71,9 @@ from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
 from .runtime.upstreams import warn_of_unchecked
+from .stores.purge import keep_purged
+from .stores.start_up import remove_leftovers
+from .stores.stores import opened
 
 if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
@@ -153,7 +151,7 @@ async def running(
 
     Args:
         listen: open the listeners of `settings.core`, and the Unix sockets of servers.
-        is_lasting: keep files and records in `settings.storage.root`; else in a temporary folder.
+        is_lasting: keep files and records where `settings.storage` says; else in a temporary folder.
         trace_path: where to write a trace; None: nowhere.
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
@@ -162,8 +160,8 @@ async def running(
 
     Raises:
         ConfigError: the lock of `settings.pins` cannot be used.
-        StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use,
-            or the trace cannot be written.
+        StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use, a
+            shared store cannot be used, or the trace cannot be written.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
@@ -174,7 +172,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
-        with _start_errors(root, names.storage):
+        with _start_errors(f"{names.storage} {root}"):
             # The lock comes before anything below the root is read or made: a second process that starts at the same
             # time must not touch any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
@@ -182,26 +180,25 @@ async def running(
             state = os.path.join(root, "state")
             link_key = await to_thread.run_sync(_kept_key, state, "link.key")
             state_key = await to_thread.run_sync(_kept_key, state, "state.key")
-            records = SqliteRecords(os.path.join(state, "records.sqlite"))
-            stack.push_async_callback(records.aclose)
-            blobs_path = os.path.join(root, "blobs")
-            blobs = FileBlobs(blobs_path)
-            stack.push_async_callback(blobs.aclose)
+            stores = await stack.enter_async_context(opened(settings.storage, root, may_share=is_lasting))
             workspaces = Workspaces(
                 workspaces_path,
-                records,
-                blobs,
+                stores.records,
+                stores.blobs,
+                is_shared=stores.shared,
+                own_records=stores.own_records,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
                 hard_linked_roots={server.id: server.hard_linked_roots for server in settings.servers},
                 working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
-                private_paths=(state, blobs_path),
+                private_paths=stores.private_paths,
             )
-            # Stored events belong to sessions, which ended with the process that had them.
-            await records.delete_all(event_store.PREFIX)
             await workspaces.start_up()
-            revoked = await stored_revocations(records)
-            restored = await restore(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
+            await remove_leftovers(stores)
+        with _start_errors("the storage"):
+            revoked = await stored_revocations(stores.records)
+            # What others have stored is loaded when it is named.
+            restored = Restored() if stores.shared else await restore(stores.records, upload_ttl_s=limits.upload_ttl_s)
         gate = None if gate_settings is None else Gate(gate_settings, issuers, revoked)
         # Opened only now: a process that fails to start must not truncate the trace of one that runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
@@ -225,6 +222,7 @@ async def running(
             pins=pins,
             has_many_clients=listen,
             emits_telemetry=request_log.is_wanted(),
+            shares_storage=stores.shared,
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, plan.link_key, gate)
@@ -237,12 +235,17 @@ async def running(
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
+            wall_time=stores.wall_time,
         )
         forwarder = await stack.enter_async_context(_forwarder(settings, plan.link_key, limits, names, hub.drive))
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
-            tasks.start_soon(keep_purged, records)
+            tasks.start_soon(keep_purged, stores.records)
+            if stores.shared_blobs is not None:
+                from .stores.sweeper import Sweeper  # late: only shared stores are swept
+
+                tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
             try:
@@ -260,8 +263,10 @@ async def running(
                     surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
-                    revocations = RevocationPages(gate, records, lambda: 0 if http is None else http.check_callers())
-                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, revocations, traffic, connect)
+                    revocations = RevocationPages(
+                        gate, stores.records, lambda: 0 if http is None else http.check_callers()
+                    )
+                    files, pages = BlobFiles(stores.blobs), _pages(gateway, own_sessions, revocations, traffic, connect)
                     http = HttpServer(
                         surface,
                         hub,
@@ -529,15 +534,15 @@ def _load_metrics() -> ModuleType:
 
 
 @contextlib.contextmanager
-def _start_errors(root: str, name: str) -> Iterator[None]:
+def _start_errors(what: str) -> Iterator[None]:
     try:
         yield
     except InUse as error:
         raise StartError(str(error)) from error
     except StorageError as error:
-        raise StartError(f"{name} {root} cannot be used: {error}") from error
+        raise StartError(f"{what} cannot be used: {error}") from error
     except OSError as error:
-        raise StartError(f"{name} {root} cannot be used: {error.strerror or error}") from error
+        raise StartError(f"{what} cannot be used: {error.strerror or error}") from error
 
 
 def _kept_key(folder: str, name: str) -> bytes:

@@ -86,6 +86,7 @@ MACHINES: Final = {
     "forward": "isthmus.core.wire.http.reverse_proxy_exchange",
     "sse_client": "isthmus.core.wire.http.legacy_sse_client",
     "credential": "isthmus.core.logins.credentials",
+    "lease": "isthmus.core.replicas.leases",
 }
 
 SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
@@ -330,6 +331,7 @@ FIXED_THEMES: Final = {
     "Fixed: files": ("core/files", "app/disk"),
     "Fixed: profiles": ("core/profiles",),
     "Fixed: search": ("core/search",),
+    "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
 }
 """The themes of constants that limit what peers can do, with their folders."""

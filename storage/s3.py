@@ -35,8 +35,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -154,9 +154,20 @@ class S3Blobs:
     async def sweep(self) -> int:
         """Removes leftovers of all processes that are older than `GRACE_S`, and local drafts of earlier ones. What a
         replaced or deleted blob leaves takes two sweeps, `GRACE_S` apart. Several processes may sweep at once."""
-        with as_storage_errors():
-            count = await to_thread.run_sync(self._remove_drafts)
+        count = await self.sweep_drafts()
         return count + await remove_orphans(self._objects, self._content)
+
+    async def sweep_drafts(self) -> int:
+        """Removes the local drafts of earlier processes. Returns how many."""
+        with as_storage_errors():
+            return await to_thread.run_sync(self._remove_drafts)
+
+    async def old_keys(self, age_s: float) -> AsyncGenerator[str, None]:
+        """Yields, in order, the keys of all blobs that were committed at least `age_s` seconds ago, on the server's
+        clock."""
+        async with aclosing(pointers(self._objects, min_age_s=age_s)) as keys:
+            async for key in keys:
+                yield key
 
     async def examine(self) -> BlobsReport:
         """Returns what the store says of itself, after it was tried: objects are written, listed, read and removed, in

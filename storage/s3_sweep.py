@@ -57,10 +57,13 @@ def mark_name(key: str, content: str) -> str:
     return f"{_DEAD}/{key}!{content}"
 
 
-async def pointers(objects: S3Objects) -> AsyncGenerator[str, None]:
-    """Yields the keys that have a pointer, in order."""
+async def pointers(objects: S3Objects, *, min_age_s: float = 0.0) -> AsyncGenerator[str, None]:
+    """Yields the keys that have a pointer, in order. With `min_age_s`, only of pointers as old as that."""
+    until = await objects.clock(CLOCK) - min_age_s if min_age_s else float("inf")
     async with aclosing(objects.listing(_POINTERS)) as listing:
         async for found in listing:
+            if found.modified_at_unix > until:
+                continue
             key = found.name.removeprefix(f"{_POINTERS}/")
             try:
                 yield check_key(key)

@@ -610,6 +610,10 @@ LIMIT_TESTS: Final = {
     ),
     "app/logins/transfer.py::EXPORT_MAX_BYTES": "app/logins/test_transfer.py::test_a_file_that_is_too_large",
     "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
+    "core/replicas/leases.py::REPLICAS_MAX": "core/replicas/test_leases.py::test_a_store_has_so_many_replicas",
+    "core/replicas/records.py::ADDRESS_MAX_CHARS": (
+        "core/replicas/test_leases.py::test_records_that_cannot_be_read_are_kept"
+    ),
     "core/search/answers.py::DEFINITIONS_MAX": (
         "core/search/test_answers.py::test_hits_are_shown_with_their_definition_and_others_in_a_line"
     ),

@@ -16,6 +16,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
+    "core/replicas": ("core/base",),
     "core/search": ("core/base",),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
@@ -184,6 +185,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/config": ("app/base", "app/config/dialects"),
     "app/logins": ("app/config",),
     "app/disk": (),
+    "app/stores": ("app/base", "app/config"),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
     "app/trying": ("app/base", "app/runtime"),
@@ -210,7 +212,15 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/conform/verdict",
     ),
     # `gateway` stands below `commands` and `cli`, `main` above them.
-    "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/logins", "app/runtime"),
+    "app/gateway.py": (
+        "app/admin",
+        "app/base",
+        "app/config",
+        "app/disk",
+        "app/logins",
+        "app/runtime",
+        "app/stores",
+    ),
     "app/driver_checks": ("app/base",),
     "app/commands": (
         "app/admin",
@@ -220,6 +230,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/gateway.py",
         "app/logins",
         "app/runtime",
+        "app/stores",
     ),
     "app/cli": (
         "app/admin",
@@ -232,6 +243,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/gateway.py",
         "app/logins",
         "app/runtime",
+        "app/stores",
         "app/trying",
     ),
     "app": ("app/cli",),

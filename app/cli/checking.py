@@ -35,7 +35,8 @@ def check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop: Stop) -> int:
-    from ..commands import check_screen, describe_profiles  # late: only `check` needs them
+    from ..commands import check_screen, describe_profiles, describe_stores  # late: only `check` needs them
+    from ..stores.report import examine
 
     waiting = tuple(
         msgspec.structs.replace(profile, list_wait_seconds=PROBE_TIMEOUT_S) for profile in profiles_of(settings)
@@ -47,16 +48,20 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
             for profile in profiles_of(settings):
                 profile_lines += ["", *await describe_profiles.describe(service.hub, settings, profile, reports)]
         problems = await service.issuer_problems()
-    is_good = True
+    stores = await examine(settings.storage)
+    is_good = all(store.is_usable for store in stores)
     for server, report in zip(settings.servers, reports, strict=True):
         is_answered = not report.problem or awaits_clients(server, report)
         is_reached = all(address.state != "ill" for address in report.addresses)
         is_good = is_good and is_answered and is_reached and not misfits(server, report)
     problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
     is_good = is_good and not problems
-    warned = check_screen.all_warnings(settings.servers, reports, problems)
+    warned = check_screen.all_warnings(settings.servers, reports, problems) + describe_stores.warnings(stores)
+    store_lines = describe_stores.lines_of(stores)
     lines = [
         "",
+        *store_lines,
+        *([""] if store_lines else []),
         *check_screen.lines_of(settings, settings.servers, reports, path, with_eras=with_eras),
         *profile_lines,
         "",

@@ -20,7 +20,9 @@ _SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "web
 """Names shown for transports of a URL; any other transport is shown as http."""
 
 
-_STATES: Final = re.compile(r"^(SERVER +STATE.*$|WARNING)|^( {4}|\S+ +)(ready|waits|FAILED)(?= )", re.MULTILINE)
+_STATES: Final = re.compile(
+    r"^((?:SERVER|STORE) +STATE.*$|WARNING)|^( {4}|\S+ +)(ready|waits|FAILED)(?= )", re.MULTILINE
+)
 _COLOURS: Final = {"ready": "32", "waits": "33", "WARNING": "33", "FAILED": "31"}
 _BOLD: Final = "1"
 

@@ -14,6 +14,7 @@ from .governance_checks import check_pins, check_rate_limits, check_shown_tools,
 from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
+from .storage_checks import check_storage
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,
@@ -49,8 +50,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         if settings.auth and settings.auth.client_certificates is not None and is_sound("core"):
             if settings.core.tls is None:
                 yield Problem("auth.client_certificates", "core.tls beside it: clients show certificates with TLS only")
-    if is_sound("storage"):
-        yield from check_path("storage.root", settings.storage.root)
+    yield from check_storage(settings, is_sound)
     if is_sound("core.link_keys"):
         yield from _secrets("core.link_keys", settings.core.link_keys)
     if is_sound("sessions.request_state_keys"):

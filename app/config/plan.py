@@ -55,6 +55,7 @@ def to_plan(
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
     emits_telemetry: bool = False,
+    shares_storage: bool = False,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -69,6 +70,7 @@ def to_plan(
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
         emits_telemetry: requests and sessions have telemetry events.
+        shares_storage: other processes use the stores, too.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
@@ -103,6 +105,7 @@ def to_plan(
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
         emits_telemetry=emits_telemetry,
+        shares_storage=shares_storage,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),

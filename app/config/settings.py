@@ -111,8 +111,38 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Storage of files and records."""
 
-    root: Annotated[str, Meta(min_length=1, description="Folder for all stored data.")] = "./data"
+    root: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Folder for all stored data. With records and blobs, only for the folders of sessions and "
+            "what is not finished.",
+        ),
+    ] = "./data"
     max_size: Annotated[Size | None, about("Maximum size of all files of all sessions, in bytes. null: 16 GiB.")] = None
+    records: Annotated[
+        str | None,
+        about(
+            "Database for records that several replicas share: postgresql://USER:PASSWORD@HOST:PORT/DATABASE or "
+            "redis://USER:PASSWORD@HOST:PORT/NUMBER (rediss and valkeys: with TLS). Write it as ${NAME}. null: a file "
+            "in root."
+        ),
+    ] = None
+    blobs: Annotated[
+        str | None,
+        about(
+            "Bucket for files that several replicas share: s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=NAME. "
+            "Credentials come from the environment. null: a folder in root."
+        ),
+    ] = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if records and files are where other processes can use them, too."""
+        return self.records is not None and self.blobs is not None
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
 
 
 class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -322,7 +352,7 @@ def _without_secrets(shape: Struct) -> str:
     for name in ("env", "headers", "set"):
         if name in shown:
             shown[name] = dict.fromkeys(shown[name] or (), "…")
-    for name in ("token", "proxy"):
+    for name in ("token", "proxy", "records", "blobs"):
         if shown.get(name) is not None:
             shown[name] = "…"
     for name in ("link_keys", "request_state_keys"):

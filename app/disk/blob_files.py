@@ -6,6 +6,7 @@ disconnects, a shutdown), the blobs stored for it are removed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final
@@ -14,12 +15,14 @@ import anyio
 
 from ...core.base.storage import Append, Receive, Serve
 from ...core.files.transfer.transfers import overhead_max_bytes
-from ...storage.interface import Blobs, StorageFull
+from ...storage.interface import Blobs, StorageError, StorageFull
 from ...transports.base.port import UploadRefused
 from .append import AppendWriter
 
 DISCARD_TIMEOUT_S: Final = 30.0
 """Seconds that removing a failed upload may delay a shutdown. The next start removes what is left."""
+
+_log = logging.getLogger(__name__)
 
 
 class BlobFiles:
@@ -43,8 +46,8 @@ class BlobFiles:
 
         Raises:
             UploadRefused: 400 malformed, no_file, too_many_files, unknown_field, sha256_count, sha256_mismatch or
-                sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 507 storage_full.
-                Nothing is stored then, nor if `body` or the storage raise.
+                sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 503
+                storage_failed; 507 storage_full. Nothing is stored then, nor if `body` raises.
         """
         from .multipart import (  # late: its parser of forms is never needed by most proxies
             UploadReader,
@@ -64,6 +67,10 @@ class BlobFiles:
                 await self._discard(reader.begun)
             if isinstance(error, StorageFull):
                 raise UploadRefused(507, "storage_full", "there is no room for this upload; try again later") from error
+            if isinstance(error, StorageError):
+                _log.warning("an upload could not be stored: %s", error)
+                detail = "the upload could not be stored, as the storage cannot be used; try again later"
+                raise UploadRefused(503, "storage_failed", detail) from error
             raise
 
     async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:

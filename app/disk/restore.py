@@ -21,9 +21,9 @@ class Restored(NamedTuple):
     uploads: tuple[StoredUpload, ...] = ()
 
 
-async def restore(records: Records, *, now_unix: float, upload_ttl_s: float) -> Restored:
-    """Returns all artifacts, tasks and uploads of earlier runs."""
-    uploads = await stored_uploads(records, now_unix=now_unix, ttl_s=upload_ttl_s)
+async def restore(records: Records, *, upload_ttl_s: float) -> Restored:
+    """Returns all artifacts, tasks and uploads of earlier runs. No other process may use the records."""
+    uploads = await stored_uploads(records, now_unix=await records.now_unix(), ttl_s=upload_ttl_s)
     return Restored(await stored_artifacts(records), await stored_tasks(records), uploads)
 
 

@@ -14,10 +14,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
-import msgspec
 from anyio import to_thread
 
 from ...core.base.ids import is_minted
@@ -49,12 +48,16 @@ from ...core.base.storage import (
     Surveyed,
     Sweep,
 )
+from ...core.downstream import event_store
 from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull, VersionConflict
 from .collect import Collector, remove_taken, too_large
 from .openat import Placement, is_plain, open_folder, reason_of
 from .permissions import Permissions
 from .remove_tree import remove_tree
 from .survey import stamp_of, survey
+
+UNUSABLE: Final = "the storage cannot be used; try again later"
+"""The reason that clients are given for the failure of a store on a server."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,18 +89,16 @@ class Folders(NamedTuple):
         return {"ws": self.ws, "in": self.in_, "out": self.out}[name]
 
 
-class _Owner(msgspec.Struct):
-    """The part of a record's value that names the blob it owns."""
-
-    blob: str | None = None
-
-
 class Workspaces:
     """Carries out storage orders. Call `start_up` first.
 
     Args:
         root: the folder that holds the workspaces and nothing else; made if it is missing. Links in its path are
             resolved now, so that paths handed to servers are real ones.
+        is_shared: records and blobs are on servers. If one of these fails, the log says why, and clients are told only
+            that it did: the reason may name machines of a network.
+        own_records: where records are kept that mean something to this process alone, which are events; None: among the
+            others.
         artifact_roots: for each server, further folders whose files it may name.
         hard_linked_roots: for each server, those of its `artifact_roots` in which a file may have several names.
         working_directories: for each server, the folder that its relative paths start from, which may hold the
@@ -117,6 +118,8 @@ class Workspaces:
         artifact_roots: Mapping[str, Sequence[str]],
         working_directories: Mapping[str, str | None],
         limits: Limits,
+        is_shared: bool = False,
+        own_records: Records | None = None,
         hard_linked_roots: Mapping[str, Sequence[str]] | None = None,
         private_paths: Sequence[str] = (),
         tmp_root: str | None = None,
@@ -125,7 +128,9 @@ class Workspaces:
         self.root = os.path.realpath(root)
         self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
         self._records = records
+        self._own_records = records if own_records is None else own_records
         self._blobs = blobs
+        self._is_shared = is_shared
         self._collector = Collector(blobs)
         self._artifact_roots = _resolved(artifact_roots)
         self._hard_linked_roots = _resolved(hard_linked_roots or {})
@@ -135,24 +140,14 @@ class Workspaces:
         self._now_unix = now_unix
 
     async def start_up(self) -> None:
-        """Removes leftovers of earlier runs: workspaces, expired records, blobs that no record owns, and records whose
-        blob is gone. A record owns the blob that the member `blob` of its JSON object names.
+        """Removes the workspaces of earlier runs.
 
         The caller must hold the lock on the root (`holding`) and keep it: another process would lose its workspaces.
 
         Raises:
-            StorageError, OSError: the storage cannot be used.
+            OSError: the root cannot be used.
         """
         await to_thread.run_sync(functools.partial(os.makedirs, self.root, mode=0o700, exist_ok=True))
-        await self._records.purge(self._now_unix())
-        await self._blobs.sweep()
-        stored = {blob async for blob in self._blobs.keys()}  # noqa: SIM118 (not a mapping)
-        owners = [(key, _owned_blob(record.value)) async for key, record in self._records.scan("")]
-        for blob in stored.difference(blob for _, blob in owners if blob is not None):
-            await self._blobs.delete(blob)
-        for key, owned in owners:
-            if owned is not None and owned not in stored:
-                await self._records.delete(key)
         for name in await to_thread.run_sync(os.listdir, self.root):
             if is_minted(name):
                 await self.carry_out(Sweep(name))
@@ -187,7 +182,7 @@ class Workspaces:
         match order:
             case Forget() | ForgetAll() | Discard() | Remove() | Sweep():
                 failed = await self._attempt(order, None)
-                if isinstance(failed, StorageFailed):
+                if isinstance(failed, StorageFailed) and failed.reason != UNUSABLE:  # that has its line
                     _log.warning("%s could not be carried out: %s", type(order).__name__, failed.reason)
                 return None
             case _:
@@ -203,7 +198,10 @@ class Workspaces:
         except NotStored as error:
             return StorageFailed(str(error), is_missing=True)
         except StorageError as error:
-            return StorageFailed(str(error))
+            if not self._is_shared:
+                return StorageFailed(str(error))
+            _log.warning("%s could not be carried out: %s", type(order).__name__, error)
+            return StorageFailed(UNUSABLE)
         except OSError as error:
             return StorageFailed(reason_of(error), is_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
         except Exception:  # a bug in one order must not end every other session
@@ -213,19 +211,20 @@ class Workspaces:
     async def _dispatch(self, order: StorageOrder) -> StorageAnswer | None:
         match order:
             case Load(key=key):
-                record = await self._records.load(key)
+                record = await self._records_of(key).load(key)
                 return Loaded() if record is None else Loaded(record.value, record.version)
             case Save(key=key, value=value, expires_at_unix=expires_at_unix, if_version=version):
                 try:
-                    saved = await self._records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
+                    records = self._records_of(key)
+                    saved = await records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
                 except VersionConflict:
                     return Conflicted()
                 return Saved(saved)
             case Forget(key=key):
-                await self._records.delete(key)
+                await self._records_of(key).delete(key)
                 return None
             case ForgetAll(prefix=prefix):
-                await self._records.delete_all(prefix)
+                await self._records_of(prefix).delete_all(prefix)
                 return None
             case Allocate():
                 return await self._allocate(order)
@@ -251,6 +250,10 @@ class Workspaces:
             case Sweep(workspace=workspace):
                 await self._sweep(workspace)
                 return None
+
+    def _records_of(self, key: str) -> Records:
+        """Returns the store of the records with this key, or this beginning of one."""
+        return self._own_records if key.startswith(event_store.PREFIX) else self._records
 
     # --- Files of servers -------------------------------------------------------------------------------------------
 
@@ -343,13 +346,6 @@ def _resolved(roots: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
 
 def _make_folder(path: str) -> None:
     os.close(open_folder(path, make=True))
-
-
-def _owned_blob(value: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(value, type=_Owner).blob
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no JSON, no object, or no name of a blob
-        return None
 
 
 def _unsafe(filename: str) -> StorageFailed:

@@ -70,6 +70,7 @@ class Hub:
             server.
         drive: the way in which all transports move their bytes.
         tokens: the tokens for servers that want them, by id and principal.
+        wall_time: returns the wall time, in seconds since 1970. Read once.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class Hub:
         log_server: Callable[[str, str], None],
         drive: Drive = DRIVE,
         tokens: Mapping[str, TokensOf] = MappingProxyType({}),
+        wall_time: Callable[[], float] = time.time,
     ) -> None:
+        self._wall_time = wall_time
         self.drive = drive
         self._tokens = tokens
         self._make_engine = make_engine
@@ -167,7 +170,7 @@ class Hub:
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Runs until `stop` is through, or until cancelled. Every server is left then."""
         self._now = loop_clock()
-        self._unix_at_zero = time.time() - self._now()
+        self._unix_at_zero = self._wall_time() - self._now()
         self._engine = self._make_engine(self._unix_at_zero)
         replies = Budget(self._limits.replies_max_bytes, self._limits.replies_per_server_max_bytes)
         client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11, replies=replies)

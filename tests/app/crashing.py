@@ -42,6 +42,7 @@ from anyio import to_thread
 from isthmus.app.disk.blob_files import BlobFiles
 from isthmus.app.disk.lock import LOCK_NAME, holding
 from isthmus.app.disk.workspaces import Workspaces
+from isthmus.app.stores.start_up import remove_unowned
 from isthmus.core.base.ids import ChannelId, Ticket, mint
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.storage import (
@@ -247,6 +248,7 @@ class World:
             private_paths=[str(root / "state"), str(root / "blobs")],
             tmp_root=str(root / "tmp"),
         )
+        await remove_unowned(self.records, self.blobs)
         await self.work.start_up()
 
     async def close(self) -> None:

@@ -439,7 +439,7 @@ class Tus(Request):
         self.network.later(pause, self.go_on, Verb.APPEND)
 
     def _fail(self, status: int) -> None:
-        if status in (409, 423, 507) and self.upload_id:
+        if status in (409, 423, 503, 507) and self.upload_id:
             self.network.counts[f"of files: Tus {status}"] += 1
             self.network.later(1.0, self.go_on, Verb.RESUME)
         else:

@@ -182,6 +182,12 @@ class Relay:
             with suppress(OSError):
                 end.close()
 
+    def reopen(self) -> None:
+        """Accepts connections again, after `close`."""
+        self._sockets.clear()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
 
 @contextmanager
 def relay(server: S3Server) -> Iterator[Relay]:

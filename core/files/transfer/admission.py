@@ -176,7 +176,7 @@ class UploadAdmission:
 
         def judge(problem: str) -> Refusal | None:
             self.release(grant, reservation)
-            refusal = Refusal(507, "storage_failed", problem) if problem else None
+            refusal = Refusal(503, "storage_failed", problem) if problem else None
             # The session may have closed while the records were being saved.
             if self.needs_session(grant) and self._sessions.by_sid(grant.sid) is not session:
                 refusal = refusal or GONE
@@ -196,7 +196,7 @@ class UploadAdmission:
                 self._remember_use(grant)
                 then(USED)
             else:
-                then(Refusal(507, "storage_failed", reason_of(answer)))
+                then(Refusal(503, "storage_failed", reason_of(answer)))
 
         def used_late(answer: StorageAnswer) -> None:
             if isinstance(answer, Saved):

@@ -579,5 +579,5 @@ _HALTS: Final = {  # not BROKEN: the driver answers a client that broke off
     Halt.TOO_LARGE: Refusal(413, "request_too_large", "the body is longer than what is left of the file"),
     Halt.MISMATCH: Refusal(400, "sha256_mismatch", "the file has not the sha256 it was announced with: begin another"),
     Halt.FULL: Refusal(507, "storage_full", "there is no room for this upload; try again later"),
-    Halt.FAILED: Refusal(500, "storage_failed", "the upload could not be stored: begin another"),
+    Halt.FAILED: Refusal(503, "storage_failed", "the upload could not be stored: begin another"),
 }

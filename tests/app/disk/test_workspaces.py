@@ -41,6 +41,7 @@ from isthmus.core.base.storage import (
     Fetched,
     FileSource,
     Forget,
+    ForgetAll,
     InlineSource,
     Load,
     Loaded,
@@ -1204,30 +1205,42 @@ async def test_a_defect_is_an_answer_too(tmp_path: Path, caplog: pytest.LogCaptu
 # --- Start-up -------------------------------------------------------------------------------------------------------
 
 
-async def test_start_up_removes_what_nobody_owns(tmp_path: Path) -> None:
+async def test_start_up_removes_the_workspaces_of_earlier_runs(tmp_path: Path) -> None:
+    """Records and blobs are left alone: they may be in stores that others use."""
     root = tmp_path / "root"
     (root / OTHER / "ws").mkdir(parents=True)
     (root / OTHER / "ws" / "f").write_bytes(b"left over")
     (root / "not-a-workspace").mkdir()
-    blobs = FileBlobs(str(tmp_path / "blobs"))
-    for key in ("owned", "expired", "orphan"):
-        await store(blobs, key, key.encode())
-    (tmp_path / "blobs" / "~unfinished").write_bytes(b"")
+    blobs = MemoryBlobs()
+    await store(blobs, "orphan", b"1")
     work = build(tmp_path, blobs)
-    records = work._records
-    await records.save("up/1", json.dumps({"blob": "owned", "more": [1]}).encode())
-    await records.save("up/2", json.dumps({"blob": "expired"}).encode(), expires_at_unix=999.0)
-    await records.save("up/3", json.dumps({"blob": "lost"}).encode())
-    others = {f"other/{i}": v for i, v in enumerate([b"", b"\xff", b"[]", b'{"blob": 7}', b'{"blob": null}', b"{}"])}
-    for key, value in others.items():
-        await records.save(key, value)
+    await work._records.save("up/1", json.dumps({"blob": "lost"}).encode())
     await work.start_up()
-    assert await blob_keys(blobs) == ["owned"]
-    assert sorted(os.listdir(tmp_path / "blobs")) == [os.path.basename(blobs.path_for("owned") or "")]
-    assert {key async for key, _ in records.scan("")} == {"up/1", *others}
-    assert await records.purge(1000.0) == 0
     assert sorted(os.listdir(root)) == ["not-a-workspace"]
+    assert await blob_keys(blobs) == ["orphan"]
+    assert await work._records.load("up/1") is not None
     await work.prepare(OTHER)
+
+
+async def test_events_are_kept_apart_from_records_that_others_use(tmp_path: Path) -> None:
+    """Also when all events of a stream are removed."""
+    shared, own = MemoryRecords(), MemoryRecords()
+    work = Workspaces(
+        str(tmp_path / "root"),
+        shared,
+        MemoryBlobs(),
+        own_records=own,
+        artifact_roots={},
+        working_directories={},
+        limits=Limits(),
+    )
+    for key in ("event/s/1/1", "event/s/1/2", "event/s/2/1", "task/1"):
+        assert await work.carry_out(Save(T, key, b"{}")) == Saved()
+    assert await work.carry_out(Load(T, "event/s/1/1")) == Loaded(b"{}")
+    await work.carry_out(ForgetAll("event/s/1/"))
+    await work.carry_out(Forget("event/s/2/1"))
+    assert [key async for key, _ in own.scan("")] == []
+    assert [key async for key, _ in shared.scan("")] == ["task/1"]
 
 
 def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:

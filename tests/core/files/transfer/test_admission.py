@@ -188,7 +188,7 @@ def test_the_files_of_one_request_are_all_kept_or_none(failed: tuple[int, ...]) 
         *(Forget(key=order.key) for order in orders),
         *(Discard(blob=blob) for blob in blobs[:2]),
     ]
-    assert refusal(world, channel) == (507, "storage_failed", f"full {failed[-1]}")
+    assert refusal(world, channel) == (503, "storage_failed", f"full {failed[-1]}")
     assert world.engine.files() == ()
     again = post(world, query)
     for order in world.send(again, manifest(("a", 1))):
@@ -291,11 +291,11 @@ def test_a_link_whose_use_could_not_be_saved_may_be_tried_again() -> None:
     world.answers_uses = False
     channel, use = begun(world, query)
     world.store(use.ticket, StorageFailed("no such luck"))
-    assert refusal(world, channel) == (507, "storage_failed", "no such luck")
+    assert refusal(world, channel) == (503, "storage_failed", "no such luck")
     assert world.last(Discard).blob == world.last(Receive).blobs[0]
     late, use = begun(world, query)
     world.wait(Limits().storage_timeout_s)
-    assert refusal(world, late)[:2] == (507, "storage_failed")
+    assert refusal(world, late)[:2] == (503, "storage_failed")
     assert world.store(use.ticket, Saved()) == [Forget(key=use.key)], "it was saved after all"
     world.answers_uses = True
     put_again = post(world, query)

@@ -221,7 +221,7 @@ def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
     (save,) = tus.tell(channel, 10, sha256=HASH)
     effects = world.store(save.ticket, StorageFailed(reason="the disk is full", is_full=True))
     assert effects[:2] == [Forget(key=save.key), Discard(blob=world.only(Append).blob)]
-    assert tus.refused(channel) == (507, "storage_failed")
+    assert tus.refused(channel) == (503, "storage_failed")
     assert tus.offset() is None
     assert tus.begin(10)
 

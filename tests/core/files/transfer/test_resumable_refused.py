@@ -121,7 +121,7 @@ def test_requests_that_wait_for_an_ended_upload_are_answered() -> None:
             (400, "the file has not the sha256 it was announced with: begin another", "sha256_mismatch"),
         ),
         (Halt.FULL, (507, "there is no room for this upload; try again later", "storage_full")),
-        (Halt.FAILED, (500, "the upload could not be stored: begin another", "storage_failed")),
+        (Halt.FAILED, (503, "the upload could not be stored: begin another", "storage_failed")),
     ],
 )
 def test_the_response_to_each_outcome_of_a_body(halt: Halt, refusal: tuple[int, str, str]) -> None:

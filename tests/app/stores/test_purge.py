@@ -6,7 +6,7 @@ import logging
 
 import anyio
 import pytest
-from isthmus.app.disk import purge
+from isthmus.app.stores import purge
 from isthmus.storage.interface import StorageError
 from isthmus.storage.memory import MemoryRecords
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 class FailsOnce(MemoryRecords):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda: 5.0)
         self.purged: list[float] = []
         self.has_purged = anyio.Event()
 
@@ -34,7 +34,7 @@ async def test_expired_records_go_and_a_failure_is_tried_again(
     monkeypatch.setattr(purge, "PURGE_EVERY_S", 0.001)
     records = FailsOnce()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(purge.keep_purged, records, lambda: 5.0)
+        tasks.start_soon(purge.keep_purged, records)
         with anyio.fail_after(10):
             await records.has_purged.wait()
         tasks.cancel_scope.cancel()

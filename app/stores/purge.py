@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -17,11 +15,12 @@ PURGE_EVERY_S: Final = 600.0
 _log = logging.getLogger(__name__)
 
 
-async def keep_purged(records: Records, now_unix: Callable[[], float] = time.time) -> None:
-    """Removes expired records every `PURGE_EVERY_S`, until it is cancelled. A failure is logged, and tried again."""
+async def keep_purged(records: Records) -> None:
+    """Removes expired records every `PURGE_EVERY_S`, until it is cancelled. The store's own clock says which have
+    expired. A failure is logged, and tried again."""
     while True:
         await anyio.sleep(PURGE_EVERY_S)
         try:
-            await records.purge(now_unix())
+            await records.purge(await records.now_unix())
         except StorageError as error:
             _log.warning("expired records could not be removed: %s", error)
