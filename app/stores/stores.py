@@ -63,12 +63,13 @@ class Stores:
 
 
 @asynccontextmanager
-async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterator[Stores]:
+async def opened(storage: Storage, root: str, *, may_share: bool, worker: str = "") -> AsyncIterator[Stores]:
     """Opens the stores, and closes them when the context is left.
 
     Args:
         root: the storage folder, which is locked.
         may_share: use the shared stores of `storage`, if it has some; else those in the folder are used.
+        worker: the tag of this process among the workers that use the folder; "": no other process uses it.
 
     Raises:
         StartError: a shared store cannot be used; the message says what was tried, why it failed and what to set.
@@ -83,7 +84,18 @@ async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterat
             stack.push_async_callback(records.aclose)
             blobs = FileBlobs(blobs_path)
             stack.push_async_callback(blobs.aclose)
-            yield Stores(records, blobs, records, private_paths=(state, blobs_path))
+            if not worker:
+                yield Stores(records, blobs, records, private_paths=(state, blobs_path))
+                return
+            own_records = SqliteRecords(os.path.join(own_folder(root, worker), "own.sqlite"))
+            stack.push_async_callback(own_records.aclose)
+            workspaces = os.path.join(root, "workspaces")  # those of other workers among them
+            yield Stores(records, blobs, own_records, shared=True, private_paths=(state, blobs_path, workspaces))
+
+
+def own_folder(root: str, worker: str = "") -> str:
+    """Returns the folder for the state of one worker alone; without a worker, that of all such folders."""
+    return os.path.join(root, "state", "workers", worker)
 
 
 async def open_records(storage: Storage) -> Records:
