@@ -49,6 +49,9 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .cluster.joined import joined
+from .cluster.listener import open_internal
+from .cluster.membership import Membership
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
 from .config.addresses import unix_path
@@ -104,6 +107,7 @@ class Gateway:
     Attributes:
         base_url: the URL of its HTTP listener; empty without one.
         certificate: that of its listener; None if it does not speak TLS.
+        membership: its lease among the replicas of shared stores; None: its stores are not shared.
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
@@ -117,6 +121,7 @@ class Gateway:
     forwarder: Forwarder
     base_url: str = ""
     certificate: ListenerCertificate | None = None
+    membership: Membership | None = None
     tool_counts: dict[str, int] = field(default_factory=dict)
     stderr: dict[str, list[str]] = field(default_factory=dict)
     issuers: Issuers | None = None
@@ -227,6 +232,11 @@ async def running(
             listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
         if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        internal = await open_internal(settings.cluster) if listen else None
+        if internal is not None:
+            stack.push_async_callback(internal.aclose)
+        with _start_errors("the storage"):
+            membership = await stack.enter_async_context(joined(settings, stores))
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
@@ -242,6 +252,7 @@ async def running(
             has_many_clients=listen,
             emits_telemetry=request_log.is_wanted(),
             shares_storage=stores.shared,
+            replica=None if membership is None else membership.name,
         )
         stderr: dict[str, list[str]] = {}
         logins = None if tokens is not None else _logins(settings, login_command, plan.link_key, gate)
@@ -257,7 +268,7 @@ async def running(
             wall_time=stores.wall_time,
         )
         forwarder = await stack.enter_async_context(_forwarder(settings, plan.link_key, limits, names, hub.drive))
-        gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, stderr=stderr)
+        gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, membership, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             tasks.start_soon(keep_purged, stores.records)
@@ -310,13 +321,14 @@ async def running(
                         gateway.stops_accepting.append(lines.stop_accepting)
                 yield gateway
             finally:
+                drain_s = 0.0 if membership is not None and membership.is_lost else limits.drain_s
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
                         if http is not None:
                             draining.start_soon(http.drain)
                         async with anyio.create_task_group() as ending:
-                            ending.start_soon(hub.stop, limits.drain_s)
-                            with anyio.move_on_after(limits.drain_s):
+                            ending.start_soon(hub.stop, drain_s)
+                            with anyio.move_on_after(drain_s):
                                 await forwarder.wait_no_calls()
                         draining.cancel_scope.cancel()
                     for scope in serving:

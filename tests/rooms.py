@@ -186,6 +186,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/logins": ("app/config",),
     "app/disk": (),
     "app/stores": ("app/base", "app/config"),
+    "app/cluster": ("app/base", "app/config", "app/stores"),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
     "app/trying": ("app/base", "app/runtime"),
@@ -215,6 +216,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/gateway.py": (
         "app/admin",
         "app/base",
+        "app/cluster",
         "app/config",
         "app/disk",
         "app/logins",

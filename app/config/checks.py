@@ -9,6 +9,7 @@ from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ..base.problem import Problem
 from .access_checks import check_auth
 from .access_settings import Access
+from .cluster_checks import check_cluster
 from .file_checks import check_files
 from .governance_checks import check_pins, check_rate_limits, check_shown_tools, shows_otherwise
 from .login_checks import check_callers
@@ -51,6 +52,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             if settings.core.tls is None:
                 yield Problem("auth.client_certificates", "core.tls beside it: clients show certificates with TLS only")
     yield from check_storage(settings, is_sound)
+    yield from check_cluster(settings, is_sound)
     if is_sound("core.link_keys"):
         yield from _secrets("core.link_keys", settings.core.link_keys)
     if is_sound("sessions.request_state_keys"):

@@ -37,7 +37,7 @@ _UNKNOWN: Final = "unknown key"
 NEITHER: Final = "neither command nor url"
 """A server without a way to it. Nothing is said of it where one of its keys is a misspelt way."""
 _SECRET: Final = re.compile(
-    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.(request_state|link)_keys\b"
+    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|((signing|client)_)?secret|proxy|auth)$|\.(request_state|link)_keys\b"
     r"|\Astorage\.(records|blobs)$"
 )
 _BARE: Final = re.compile(r"(?!(?i:true|false|null|yes|no|on|off)\Z)[A-Za-z./-][\w./+-]*")

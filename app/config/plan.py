@@ -26,6 +26,7 @@ from ...core.base.plan import (
     TaskRules,
     UploadConsumer,
 )
+from ...core.base.replica import ReplicaName
 from ...core.base.revisions import Era
 from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.header_forwarding import AUTHORIZATION
@@ -56,6 +57,7 @@ def to_plan(
     has_many_clients: bool = False,
     emits_telemetry: bool = False,
     shares_storage: bool = False,
+    replica: ReplicaName | None = None,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -71,6 +73,7 @@ def to_plan(
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
         emits_telemetry: requests and sessions have telemetry events.
         shares_storage: other processes use the stores, too.
+        replica: the name of this process among them.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
@@ -106,6 +109,7 @@ def to_plan(
         stores_events=settings.sessions.event_store == "sqlite",
         emits_telemetry=emits_telemetry,
         shares_storage=shares_storage,
+        replica=replica,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
+from .cluster_settings import Cluster
 from .file_settings import Adapter, Files, SharedFolder
 from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverride
 from .login_settings import Login
@@ -598,6 +599,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     core: Core = Core()
     auth: Auth = Auth()
     storage: Storage = Storage()
+    cluster: Annotated[
+        Cluster | None, about("This process among other replicas of the same stores. null: requests are not passed on.")
+    ] = None
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()

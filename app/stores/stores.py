@@ -10,12 +10,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
 from ...storage.files import FileBlobs
 from ...storage.interface import Blobs, Records, StorageError
+from ...storage.remote import ANSWER_TIMEOUT_S, CALLS_MAX
 from ...storage.sqlite import SqliteRecords
 from ..base.errors import StartError
 from ..config.settings import Storage
@@ -98,14 +100,19 @@ def own_folder(root: str, worker: str = "") -> str:
     return os.path.join(root, "state", "workers", worker)
 
 
-async def open_records(storage: Storage) -> Records:
+async def open_records(
+    storage: Storage, *, calls_max: int = CALLS_MAX, answer_timeout_s: float = ANSWER_TIMEOUT_S
+) -> Records:
     """Opens the shared records.
+
+    Args:
+        calls_max, answer_timeout_s: as in the backends.
 
     Raises:
         StorageError: they cannot be used.
     """
     url, make = client_url(storage), _postgres if is_postgres(storage) else _redis
-    return await to_thread.run_sync(make, url)
+    return await to_thread.run_sync(partial(make, url, calls_max=calls_max, answer_timeout_s=answer_timeout_s))
 
 
 def open_objects(storage: Storage, *, is_trial: bool = False) -> S3Objects:
@@ -183,13 +190,13 @@ async def _open_shared(storage: Storage, root: str, stack: AsyncExitStack) -> St
     )
 
 
-def _postgres(url: str) -> Records:
+def _postgres(url: str, **options: Any) -> Records:
     from ...storage.postgres import PostgresRecords
 
-    return PostgresRecords(url)
+    return PostgresRecords(url, **options)
 
 
-def _redis(url: str) -> Records:
+def _redis(url: str, **options: Any) -> Records:
     from ...storage.redis import RedisRecords
 
-    return RedisRecords(url)
+    return RedisRecords(url, **options)

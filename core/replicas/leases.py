@@ -18,7 +18,7 @@ A save that failed may take effect later. So a conflict alone does not say that 
 record again, and takes the version of one that has its own run.
 
 A replica begins by taking its lease. Where the record has another run, that process is gone for sure if it had bound
-the same address at the same place, which this one has bound now. Else the record is taken over once it was seen
+the same socket, which this one has bound now. Else the record is taken over once it was seen
 unchanged for `lease_s`. If it changes, another replica has this tag, and this one does not start.
 
 One order is carried out at a time, and its answer is an input.
@@ -141,7 +141,7 @@ class Leases(Machine[LeaseState, LeaseInput]):
 
     Args:
         address: where other replicas reach this one, as in `Lease`.
-        place: as in `Lease`; "" unless this process has bound `address`.
+        place: as in `Lease`.
         now: seconds on a monotonic clock of the caller, which goes on while the process is paused.
 
     Attributes:
@@ -168,7 +168,7 @@ class Leases(Machine[LeaseState, LeaseInput]):
         self.rival: Rival | None = None
         self.read_from = -math.inf
         self._lease = Lease(own.run, address, 0, place)
-        self._lease_s = lease_s
+        self.lease_s: Final = lease_s
         self._renew_s = renew_s
         self._gap_s = GAP_RENEWALS * renew_s
         self._due_at = now
@@ -201,6 +201,14 @@ class Leases(Machine[LeaseState, LeaseInput]):
         if found is None or found.lease is None:
             return None
         return Peer(tag, found.lease.run, found.lease.address)
+
+    def peers(self) -> frozenset[Peer]:
+        """All other replicas whose leases can be read, as last seen."""
+        return frozenset(
+            Peer(tag_in(key), watch.lease.run, watch.lease.address)
+            for key, watch in self._others.items()
+            if watch.lease is not None
+        )
 
     def next_timeout(self) -> Deadline | None:
         if self.is_over or self._order is not None:
@@ -323,8 +331,8 @@ class Leases(Machine[LeaseState, LeaseInput]):
             return []
         if known is None or not self._is_watching:
             self._rival_since = now
-        has_our_address = (lease.place, lease.address) == (self._lease.place, self._lease.address)
-        if not (lease.place and has_our_address) and self._scan_at - self._rival_since < self._lease_s:
+        had_our_socket = lease.place != "" and lease.place == self._lease.place
+        if not had_our_socket and self._scan_at - self._rival_since < self.lease_s:
             return []
         self._version = version
         return [self._save()]
@@ -355,7 +363,7 @@ class Leases(Machine[LeaseState, LeaseInput]):
         self._stale = [
             Delete(key, watch.version)
             for key, watch in self._others.items()
-            if watch.lease is not None and self._scan_at - watch.since >= self._lease_s
+            if watch.lease is not None and self._scan_at - watch.since >= self.lease_s
         ]
 
     def _delete_next(self) -> list[Order]:

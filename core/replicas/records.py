@@ -23,7 +23,8 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
         run: the random name of the start that holds it, 32 hexadecimal digits.
         address: where other replicas reach it: `http://HOST:PORT`, or `unix:` and a path; "": nowhere.
         renewed: the number of its renewals, so that each one changes the value, for people who look at it.
-        place: the machine, or the part of one, on which `address` can have one process only; "": not known.
+        place: names the listening socket that its process has bound, on its machine, which only one process can have at
+            a time; "": none.
     """
 
     run: str

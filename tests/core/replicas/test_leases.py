@@ -162,7 +162,7 @@ def test_a_second_replica_of_one_tag_does_not_start() -> None:
 
 @pytest.mark.parametrize(("place", "waits_s"), [("here", 0), ("there", int(LEASE_S) + 3), ("", int(LEASE_S) + 3)])
 def test_the_lease_of_a_dead_run_is_taken_over(place: str, waits_s: int) -> None:
-    """A process that has bound the same address at the same place takes it over at once, any other after a lease."""
+    """A process that has bound the same socket takes it over at once, any other after a lease."""
     world = World()
     one = world.start("a", place="here")
     world.go_on(5)

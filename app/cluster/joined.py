@@ -1,0 +1,67 @@
+"""Joins the replicas of the shared stores, and leaves them again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import string
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from ...core.base.ids import mint
+from ...core.base.replica import ReplicaName
+from ...core.replicas.leases import RENEW_S, Leases
+from ..config.cluster_settings import Cluster
+from ..config.settings import Settings
+from ..stores.stores import Stores, open_records
+from .membership import Membership
+from .place import place_of
+
+DRAWN_TAG_CHARS: Final = 6
+"""Characters of a tag that is drawn. Of a hundred replicas, two draw the same once in 400,000 times."""
+
+
+@asynccontextmanager
+async def joined(settings: Settings, stores: Stores) -> AsyncIterator[Membership | None]:
+    """Takes the lease of this process, keeps it, and gives it back when the context is left. The context is that of all
+    that uses the shared stores, and the listener for other replicas is open already.
+
+    Yields None where the stores are not shared.
+
+    Raises:
+        StartError: another replica has the tag.
+        StorageError: the store cannot be used.
+        Failed: the lease was lost, which cancels what runs in the context.
+    """
+    if not stores.shared:
+        yield None
+        return
+    cluster = settings.cluster or Cluster()
+    name = ReplicaName(cluster.replica or _drawn_tag(), mint(os.urandom))
+    # A store of its own, with one connection and a short time limit: a renewal waits for nobody, and one whose
+    # connection has died is tried again in time.
+    records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
+    leases = Leases(name, cluster.address, _place(cluster), now=anyio.current_time())
+    membership = Membership(leases, records, fence=stores.records.aclose)
+    try:
+        await membership.take()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(membership.run)
+            yield membership
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await membership.leave()
+            await records.aclose()
+
+
+def _place(cluster: Cluster) -> str:
+    bound = cluster.socket or cluster.listen
+    return "" if bound is None else place_of(bound)
+
+
+def _drawn_tag() -> str:
+    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(DRAWN_TAG_CHARS))
