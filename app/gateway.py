@@ -235,7 +235,7 @@ async def running(
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:
             stack.push_async_callback(internal.aclose)
-        with _start_errors("the storage"):
+        with start_errors("the storage"):
             membership = await stack.enter_async_context(joined(settings, stores))
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix

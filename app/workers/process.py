@@ -54,10 +54,10 @@ class WorkerProcess:
         """Hears what the worker tells, and returns its exit code when it has ended."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._hear, when_serving, when_probed)
-            self.code = await self._process.wait()
+            code = self.code = await self._process.wait()
             tasks.cancel_scope.cancel()
         await self._channel.aclose()
-        return self.code
+        return code
 
     async def retire(self) -> None:
         """Has it accept no more connections, and end with its last session."""

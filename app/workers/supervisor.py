@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -28,9 +28,6 @@ from .listening import Listening
 from .messages import Handover
 from .process import WorkerProcess, started
 
-WORKERS_MAX: Final = 64
-"""Workers of one supervisor. Each takes 50 MB and as many processes of servers as it has sessions; more cores than this
-are rare. At it: the command is refused."""
 RESTART_FIRST_S: Final = 0.1
 RESTART_MAX_S: Final = 5.0
 """Seconds before a worker is started again: `RESTART_FIRST_S`, then twice as long after each end, up to this."""
@@ -108,6 +105,10 @@ class Supervisor:
         self._reload = anyio.Event()
         self._stopping = anyio.Event()
         self._failure: Exception | None = None
+        self._changed = anyio.Event()
+        self._keeping: anyio.abc.TaskGroup
+        self._folder: WorkersFolder
+        self._private: str
 
     async def run(self, stop: Stop) -> None:
         """Runs until it is told to stop. All workers have ended then.
@@ -131,8 +132,7 @@ class Supervisor:
         stop.order = self._stopping.set
         stop.at_once = self._kill
         async with anyio.create_task_group() as keeping:
-            self._keep: Callable[[_Slot], Awaitable[None]] = lambda slot: self._keep_slot(slot, folder)
-            self._keeping = keeping
+            self._keeping, self._folder = keeping, folder
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._start_all, stop)
                 await self._stopping.wait()
@@ -171,23 +171,23 @@ class Supervisor:
         if at is None:
             self._slots.append(slot)
         self._all.add(slot)
-        self._keeping.start_soon(self._keep, slot)
+        self._keeping.start_soon(self._keep_slot, slot)
         return slot
 
-    async def _keep_slot(self, slot: _Slot, folder: WorkersFolder) -> None:
+    async def _keep_slot(self, slot: _Slot) -> None:
         """Starts a worker, and starts it again when it has ended, until it retires."""
         crashes, delay_s = 0, RESTART_FIRST_S
-        while not (slot.is_retiring or self._is_ending):
+        while not self._is_over(slot):
             started_at = anyio.current_time()
             slot.process = await started(self._handover(slot), self._arguments)
-            if slot.is_retiring or self._is_ending:  # since it was begun
+            if self._is_over(slot):  # since it was begun
                 slot.process.signal(signal.SIGTERM)
             code = await slot.process.run(
                 when_serving=lambda: self._receive_serving(slot), when_probed=self._receive_probed
             )
             slot.process = None
             slot.outcome.set()
-            if slot.is_retiring or self._is_ending:
+            if self._is_over(slot):
                 break
             if not slot.serves:  # its own message says why
                 if slot in self._slots:
@@ -212,16 +212,17 @@ class Supervisor:
         slot.outcome.set()
         with anyio.CancelScope(shield=True):
             try:
-                await folder.remove_worker(slot.tag)
+                await self._folder.remove_worker(slot.tag)
             except Exception as error:
                 _log.warning("the folder of worker %s stays until the next start: %s", slot.tag, error)
         self._all.discard(slot)
         self._changed.set()
 
+    def _is_over(self, slot: _Slot) -> bool:
+        return slot.is_retiring or self._is_ending
+
     def _handover(self, slot: _Slot) -> Handover:
-        cluster = Cluster(
-            replica=slot.tag, socket=os.path.join(self._private, f"{slot.tag}.sock"), secret=self._secret
-        )
+        cluster = Cluster(replica=slot.tag, socket=os.path.join(self._private, f"{slot.tag}.sock"), secret=self._secret)
         return Handover(
             settings=msgspec.structs.replace(slot.settings, cluster=cluster),
             tag=slot.tag,
@@ -262,7 +263,11 @@ class Supervisor:
             new = self._add(settings, at)
             await new.outcome.wait()
             if not new.serves:
-                _log.error("no worker starts with the new configuration: %d of %d stay as they are", self._count - at, self._count)
+                _log.error(
+                    "no worker starts with the new configuration: %d of %d stay as they are",
+                    self._count - at,
+                    self._count,
+                )
                 if at == 0:
                     await self._listening.open(self._settings)
                     self._listening.close_others()
