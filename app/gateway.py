@@ -28,6 +28,7 @@ from ..core.bulk import BulkEngine
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer, page_error
+from ..core.wire.http.hop import HopReceiver, HopSigner
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
 from ..transports.base.driver import Drive
@@ -37,6 +38,7 @@ from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
 from ..transports.reverse_proxy.forwarder import Forwarder, TransparentServer
+from ..transports.reverse_proxy.replicas import Replicas
 from ..transports.stdio.exit_reason import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.stdio.server_process import ChildSpec
 from ..transports.tls.server import ServerTls
@@ -67,7 +69,7 @@ from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
-from .runtime.listeners import line_listener, open_listeners, surface_of
+from .runtime.listeners import internal_surface, line_listener, open_listeners, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
@@ -232,11 +234,14 @@ async def running(
             listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
         if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        replicas: Replicas | None = None
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:
             stack.push_async_callback(internal.aclose)
         with start_errors("the storage"):
-            membership = await stack.enter_async_context(joined(settings, stores))
+            membership = await stack.enter_async_context(
+                joined(settings, stores, lambda peer: None if replicas is None else replicas.note_gone(peer.address))
+            )
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
@@ -268,6 +273,12 @@ async def running(
             wall_time=stores.wall_time,
         )
         forwarder = await stack.enter_async_context(_forwarder(settings, plan.link_key, limits, names, hub.drive))
+        hops: HopReceiver | None = None
+        if membership is not None:
+            secret = settings.cluster and settings.cluster.secret
+            signer = HopSigner(secret.encode() if secret else plan.link_key, membership.name.tag)
+            replicas = await stack.enter_async_context(Replicas(membership, signer, limits, hub.drive))
+            hops = HopReceiver(signer, membership.name.run)
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, membership, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
@@ -277,6 +288,7 @@ async def running(
 
                 tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
+            passed: HttpServer | None = None  # for other replicas
             serving: list[anyio.CancelScope] = []
             try:
                 wait_for_issuer = None
@@ -307,16 +319,30 @@ async def running(
                         counts=traffic,
                         gate=gate,
                         wait_for_issuer=wait_for_issuer,
+                        replicas=replicas,
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
+                    if internal is not None and hops is not None:
+                        passed = HttpServer(
+                            internal_surface(surface),
+                            hub,
+                            files,
+                            limits,
+                            pages=pages,
+                            counts=traffic,
+                            hops=hops,
+                            only_h11=hub.drive.only_h11,
+                            protocols=hub.drive.protocols,
+                        )
+                        await tasks.start(_serve, passed, internal, None, _shielded(serving))
                     for listener, spoken in listeners:
                         await tasks.start(_serve, http, listener, spoken, _shielded(serving))
                         gateway.stops_accepting.append(functools.partial(http.stop_accepting, listener))
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
-                        listening = None if worker is None else worker.lines(server.id)
-                        lines = line_listener(server.id, server.unix_socket, hub, limits, gate, listening)
+                        inherited = None if worker is None else worker.lines(server.id)
+                        lines = line_listener(server.id, server.unix_socket, hub, limits, gate, inherited)
                         await tasks.start(_serve_lines, lines, _shielded(serving))
                         gateway.stops_accepting.append(lines.stop_accepting)
                 yield gateway
@@ -324,12 +350,15 @@ async def running(
                 drain_s = 0.0 if membership is not None and membership.is_lost else limits.drain_s
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
-                        if http is not None:
-                            draining.start_soon(http.drain)
+                        for listening in (http, passed):
+                            if listening is not None:
+                                draining.start_soon(listening.drain)
                         async with anyio.create_task_group() as ending:
                             ending.start_soon(hub.stop, drain_s)
                             with anyio.move_on_after(drain_s):
                                 await forwarder.wait_no_calls()
+                                if replicas is not None:
+                                    await replicas.wait_no_calls()
                         draining.cancel_scope.cancel()
                     for scope in serving:
                         scope.cancel()

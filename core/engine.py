@@ -327,6 +327,16 @@ class Engine:
         self._files.delete(file)
         return effects
 
+    def receive_records(self, records: Iterable[tuple[str, bytes | None]], now: float) -> list[Effect]:
+        """Reports what the storage holds under some keys: records that other replicas have written, or, with None,
+        removed. Any record may be reported, at any time and more than once. One that was not is found when a client
+        names what it is about."""
+        effects = self._context.begin(now, None)
+        for key, value in records:
+            for feature in self._features:
+                feature.receive_record(key, value)
+        return effects
+
     def handle_timeout(self, now: float) -> list[Effect]:
         """Does what is due. An early call does nothing. Afterwards the next deadline is later than `now`."""
         effects = self._context.begin(now, None)

@@ -450,11 +450,10 @@ LIMIT_TESTS: Final = {
     "core/files/store/links.py::UPLOAD_GRANT_MAX": (
         "core/files/store/test_links.py::test_a_grant_that_is_too_long_is_refused"
     ),
-    (
-        "core/tasks/foreign_tasks.py",
-        "MIRRORS_MAX",
-    ): "core/tasks/test_foreign_tasks.py::test_tasks_of_other_replicas_are_bounded",
-    ("core/tasks/foreign_tasks.py", "TRIES_MAX"): (
+    "core/tasks/foreign_tasks.py::MIRRORS_MAX": (
+        "core/tasks/test_foreign_tasks.py::test_tasks_of_other_replicas_are_bounded"
+    ),
+    "core/tasks/foreign_tasks.py::TRIES_MAX": (
         "core/tasks/test_foreign_tasks.py::test_a_task_that_others_keep_changing_is_refused_in_the_end"
     ),
     "core/files/foreign_files.py::FOREIGN_FILES_MAX": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import string
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,7 +13,7 @@ import anyio
 
 from ...core.base.ids import mint
 from ...core.base.replica import ReplicaName
-from ...core.replicas.leases import RENEW_S, Leases
+from ...core.replicas.leases import RENEW_S, Leases, Peer
 from ...storage.interface import Records
 from ...storage.sqlite import SqliteRecords
 from ..config.cluster_settings import Cluster
@@ -27,11 +27,16 @@ DRAWN_TAG_CHARS: Final = 6
 
 
 @asynccontextmanager
-async def joined(settings: Settings, stores: Stores) -> AsyncIterator[Membership | None]:
+async def joined(
+    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None]
+) -> AsyncIterator[Membership | None]:
     """Takes the lease of this process, keeps it, and gives it back when the context is left. The context is that of all
     that uses the shared stores, and the listener for other replicas is open already.
 
     Yields None where the stores are not shared.
+
+    Args:
+        when_gone: called with each other replica that has no lease any more.
 
     Raises:
         StartError: another replica has the tag.
@@ -51,7 +56,7 @@ async def joined(settings: Settings, stores: Stores) -> AsyncIterator[Membership
     else:
         records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
     leases = Leases(name, cluster.address, _place(cluster), now=anyio.current_time())
-    membership = Membership(leases, records, fence=stores.records.aclose)
+    membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone)
     try:
         await membership.take()
         async with anyio.create_task_group() as tasks:

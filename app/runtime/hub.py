@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.base.budget import Budget
-from ...core.base.effects import Close, Dial, Effect, Emit, Note, Pass, Pause, Resume, Send, SendEvents
+from ...core.base.effects import Close, Dial, Effect, Emit, Forward, Note, Pass, Pause, Resume, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
 from ...core.base.ids import ChannelId
@@ -43,7 +43,7 @@ from ...core.status import Command
 from ...core.wire.http.response import ENDED_ORDERLY
 from ...transports.base.clock import loop_clock
 from ...transports.base.driver import DRIVE, Drive
-from ...transports.base.port import FileOutlet, Outlet, ReplyOutlet
+from ...transports.base.port import FileOutlet, Outlet, ReplyOutlet, RequestOutlet
 from ...transports.base.tokens import TokensOf
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
@@ -346,6 +346,10 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.close(effect)
+            case Forward():
+                request_outlet: RequestOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+                if request_outlet is not None:
+                    request_outlet.forward(effect)
             case Pause() | Resume():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 from anyio.streams.stapled import MultiListener
 
 from ...core.access.gate import Gate
@@ -32,6 +33,8 @@ from .hub import Hub
 from .port_holder import isthmus_at
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+PASSED_AREAS = frozenset({"mcp", "messages", "upload", "pages"})
+"""The areas whose requests replicas pass on to each other, and the health pages."""
 
 _log = logging.getLogger("isthmus.server")
 
@@ -162,6 +165,14 @@ def surface_of(
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
         names=names,
+    )
+
+
+def internal_surface(surface: Surface) -> Surface:
+    """Returns the surface of the listener for other replicas, which have checked the host names themselves."""
+    servers = tuple(id for id in surface.servers if id not in surface.transparent)
+    return msgspec.structs.replace(
+        surface, servers=servers, any_host=True, transparent={}, management=None, areas=PASSED_AREAS
     )
 
 

@@ -91,6 +91,9 @@ class Files(Feature):
         else:
             self._file_store.handle_timeout("upload", sid, id)
 
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        self._shared_files.receive_record(key, value)
+
     # --- Queries and orders of an operator ----------------------------------------------------------------------------
 
     def report(self) -> tuple[FileStatus, ...]:

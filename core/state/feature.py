@@ -79,6 +79,9 @@ class Feature:
     def receive_left(self, session: Session) -> None:
         """Handles the end of the last process of a session that is over."""
 
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        """Handles a record that another replica has written, or, if `value` is None, removed."""
+
     def owes(self, channel: ChannelId) -> bool:
         """True if a client on that pipe waits for something that is no response to an open request."""
         return False

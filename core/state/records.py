@@ -143,6 +143,8 @@ class FileEnds(msgspec.Struct, frozen=True, kw_only=True):
 # --- Tasks ---
 
 TASK_PREFIX = "task/"
+CANCEL_PREFIX = "cancel/"
+"""The beginning of the keys of records that ask the replica of a task to cancel it; the id of the task follows."""
 """The beginning of the storage key of every record."""
 
 

@@ -92,6 +92,9 @@ class Tasks(Feature):
         """See `TaskDirectory`."""
         self._requests.receive_own(session, exchange)
 
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        self._foreign_tasks.receive_record(key, value)
+
     def find(self, id: str) -> Task | None:
         """Returns a task by its id."""
         return self._table.tasks.get(id)

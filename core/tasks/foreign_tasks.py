@@ -18,19 +18,24 @@ from typing import Final
 
 import msgspec
 
+from ..base.errors import INTERNAL_ERROR
 from ..base.replica import LEASE_PREFIX, is_minted_or_tagged, tag_of
 from ..base.storage import Conflicted, Load, Loaded, Save, Saved, StorageAnswer
 from ..state.context import Context
-from ..state.records import StoredTask
+from ..state.exchange import Exchange
+from ..state.records import CANCEL_PREFIX, TASK_PREFIX, StoredTask
+from ..state.session import Session
 from ..state.storage_orders import StorageOrders, reason_of
 from ..state.task import Task, TaskState
-from .local_tasks import LocalTasks, lost
+from .local_tasks import BY_CLIENT, NOT_CANCELLED, LocalTasks, lost
 from .store import TaskStore
 from .table import TaskTable
 
 MIRRORS_MAX: Final = 1024
 """Tasks of other replicas that are kept in memory. A client polls a few. At it: the one that was loaded first is
 dropped, and loaded again when a client names it."""
+CANCEL_TTL_S: Final = 60.0
+"""Lifetime of the record by which a replica asks another one to cancel a task. Its client has an answer long before."""
 TRIES_MAX: Final = 3
 """Attempts to take a task over, each on a newer record. At it: the client is told to try again."""
 BUSY: Final = "other replicas are changing the task: try again"
@@ -86,6 +91,22 @@ class ForeignTasks:
             at = self._context.now + task.poll_ms / 1000
             self._context.timers.set(("task-elsewhere", task.id), at, "task of another replica")
 
+    def cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
+        """Has the replica that runs a task cancel it, by a record that this replica is told of. The request waits until
+        the task is over, for at most `Limits.task_look_s`."""
+
+        def saved(answer: StorageAnswer) -> None:
+            if exchange.is_over or self._table.tasks.get(task.id) is not task:
+                return
+            if not isinstance(answer, Saved):
+                self._local_tasks.answers.refuse(session, exchange, INTERNAL_ERROR, f"{NOT_CANCELLED}: try again")
+                return
+            self._local_tasks.answers.wait(session, exchange, task)
+            self.watch(task)
+
+        key, at_unix = CANCEL_PREFIX + task.id, self._context.now_unix + CANCEL_TTL_S
+        self._storage_orders.order(lambda ticket: Save(ticket, key, b"{}", at_unix), saved)
+
     def handle_elsewhere(self, id: str) -> None:
         """Looks at the record of a task that requests wait for."""
 
@@ -98,6 +119,24 @@ class ForeignTasks:
         task = self._table.tasks.get(id)
         if task is not None and self._table.waiters.get(id):
             self._load(id, seen, TRIES_MAX)
+
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        """Handles a record that another replica has written or removed."""
+        if key.startswith(CANCEL_PREFIX) and value is not None:
+            task = self._table.tasks.get(key.removeprefix(CANCEL_PREFIX))
+            if task is not None and self._local_tasks.is_own(task) and not task.is_over:
+                self._local_tasks.cancel(task, BY_CLIENT)
+        if not key.startswith(TASK_PREFIX):
+            return
+        id = key.removeprefix(TASK_PREFIX)
+        task, record = self._table.tasks.get(id), _record_in(id, value)
+        if task is not None and self._local_tasks.is_own(task):
+            return  # if it is another's now, the next save conflicts
+        if record is not None and record.replica != self._own:
+            self._mirror(record)
+            self._local_tasks.answer_waiting(self._table.tasks[id])
+        elif value is None and task is not None:
+            self._local_tasks.drop(task)
 
     # --- Records ----------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ MESSAGE_MAX_CHARS: Final = 400
 NO_CHANNEL: Final = ChannelId(0)
 """The channel of exchanges that no client request began."""
 
+BY_CLIENT: Final = "its client cancelled it"
+NOT_CANCELLED: Final = "Cannot cancel task"
 LOST: Final = "the replica that ran the call was lost: what became of it is not known"
 STOPPED: Final = "the proxy was stopped while the call ran: what became of it is not known"
 
@@ -430,12 +432,16 @@ class LocalTasks:
 
     def cancel_for(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Carries out a `tasks/cancel`."""
-        if task.is_over and not session.is_stateless:
-            text = f"Cannot cancel task: it is {task.state.value} already"
+        if not self.is_own(task) and task.state is not TaskState.CANCELLED:
+            end = f"it is {task.state.value} already" if task.is_over else "its replica has not answered: try again"
+            self.answers.refuse(session, exchange, INVALID_PARAMS, f"{NOT_CANCELLED}: {end}")
+            return
+        if task.is_over and self.is_own(task) and not session.is_stateless:
+            text = f"{NOT_CANCELLED}: it is {task.state.value} already"
             self.answers.refuse(session, exchange, INVALID_PARAMS, text)
             return
         if not task.is_over:
-            self.cancel(task, "its client cancelled it")
+            self.cancel(task, BY_CLIENT)
         self.answers.acknowledge_cancel(session, exchange, task)
 
     def answer_waiting(self, task: Task) -> None:

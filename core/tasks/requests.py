@@ -176,6 +176,8 @@ class TaskRequests(Interceptor):
         elif exchange.method == "tasks/result":
             self._answers.wait(session, exchange, task)
             self._foreign_tasks.watch(task)
+        elif exchange.method == "tasks/cancel":
+            self._foreign_tasks.cancel(session, exchange, task)
         else:
             text = f"the task runs in replica {tag_of(task.replica)}, which this request did not reach: try again"
             self._answers.refuse(session, exchange, INTERNAL_ERROR, text)

@@ -22,11 +22,13 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.storage import Append, Receive, Serve
 from isthmus.core.wire.http.admin_routes import Page
 from isthmus.core.wire.http.error_responses import page_answer
+from isthmus.core.wire.http.hop import HopReceiver
 from isthmus.core.wire.http.routes import PageRoute, Refused, Surface
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.http_server.replies import Exchange, FileExchange
 from isthmus.transports.http_server.server import HttpServer
 from isthmus.transports.reverse_proxy.forwarder import Forwarder
+from isthmus.transports.reverse_proxy.replicas import Replicas
 
 WAIT_S = 30.0
 """The longest wait of a test, in seconds."""
@@ -379,6 +381,8 @@ async def world(
     only_h11: bool = False,
     gate: Gate | None = None,
     wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None,
+    replicas: Replicas | None = None,
+    hops: HopReceiver | None = None,
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
@@ -395,6 +399,8 @@ async def world(
         only_h11=only_h11,
         gate=gate,
         wait_for_issuer=wait_for_issuer,
+        replicas=replicas,
+        hops=hops,
     )
     failures = Failures()
     logger = logging.getLogger("isthmus.http")

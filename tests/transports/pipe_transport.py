@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from http_fakes import MemoryStream
@@ -23,8 +25,13 @@ class PipeTransport(asyncio.Transport):
         self._is_paused = False
         self._is_blocked = False
         self._is_due = False
-        stream.incoming.on_change = stream.outgoing.on_change = self._change
+        for pipe in (stream.incoming, stream.outgoing):
+            pipe.on_change = partial(self._change_after, pipe.on_change)  # another transport may be at the other end
         protocol.connection_made(self)
+        self._change()
+
+    def _change_after(self, other: Callable[[], None]) -> None:
+        other()
         self._change()
 
     def _change(self) -> None:

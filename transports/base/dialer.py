@@ -35,6 +35,7 @@ LOST: Final = (
     OSError,  # TimeoutError and ssl.SSLError among them
 )
 """Exceptions that reading and writing raise when a connection can no longer be used."""
+_NOBODY_THERE: Final = (ConnectionRefusedError, FileNotFoundError)
 
 
 class Unreachable(Exception):
@@ -42,12 +43,16 @@ class Unreachable(Exception):
 
     Args:
         is_timeout: the time limit passed without an answer.
+        is_refused: nobody listens there.
         is_alpn_refused: the server does not speak the version of HTTP that it was offered.
     """
 
-    def __init__(self, detail: str, *, is_timeout: bool = False, is_alpn_refused: bool = False) -> None:
+    def __init__(
+        self, detail: str, *, is_timeout: bool = False, is_refused: bool = False, is_alpn_refused: bool = False
+    ) -> None:
         super().__init__(detail)
         self.is_timeout = is_timeout
+        self.is_refused = is_refused
         self.is_alpn_refused = is_alpn_refused
 
 
@@ -63,10 +68,13 @@ class Dialer:
 
     Args:
         at: the IP address to connect to, instead of looking the origin's host up. Not with a proxy.
+        unix_path: of the Unix socket to connect to instead. Not with a proxy.
     """
 
-    def __init__(self, endpoint: Endpoint, address: Address, limits: Limits, *, at: str | None = None) -> None:
-        assert at is None or endpoint.proxy is None
+    def __init__(
+        self, endpoint: Endpoint, address: Address, limits: Limits, *, at: str | None = None, unix_path: str = ""
+    ) -> None:
+        assert (at is None and not unix_path) or endpoint.proxy is None
         self.address = address
         self._ca_file = endpoint.ca_file
         self._names = endpoint.names
@@ -82,7 +90,8 @@ class Dialer:
         if proxy is not None and not self._tunnels:
             self.target_prefix, self.proxy_headers = b"http://" + address.authority, proxy.headers
         is_plain = address.scheme in ("http", "ws") and (proxy is None or proxy.scheme == "http")
-        self.is_direct = is_plain and not self._tunnels and is_literal(self.peer[0])
+        self.is_direct = is_plain and not self._tunnels and is_literal(self.peer[0]) and not unix_path
+        self._unix_path = unix_path
 
     async def connect(self, alpn: str = HTTP1) -> ByteStream:
         """Connects, through the proxy if there is one, and with TLS if the scheme is https or wss.
@@ -105,10 +114,14 @@ class Dialer:
             with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
         except LOST as error:
-            is_refused = isinstance(error, ssl.SSLError) and reason_of(error.reason, str(error)) in ALPN_REFUSED
+            is_alpn_refused = isinstance(error, ssl.SSLError) and reason_of(error.reason, str(error)) in ALPN_REFUSED
             detail = self.describe(error, alpn)
-            is_timeout = isinstance(error, TimeoutError)
-            raise Unreachable(detail, is_timeout=is_timeout, is_alpn_refused=is_refused) from error
+            raise Unreachable(
+                detail,
+                is_timeout=isinstance(error, TimeoutError),
+                is_refused=isinstance(_root_of(error), _NOBODY_THERE),
+                is_alpn_refused=is_alpn_refused,
+            ) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
         stream = await self._reach(self._proxy)
@@ -117,6 +130,8 @@ class Dialer:
     async def _reach(self, proxy: Proxy | None) -> ByteStream:
         """Returns a stream to the server, or to a proxy that is told the whole URL."""
         try:
+            if self._unix_path:
+                return await anyio.connect_unix(self._unix_path)
             stream: ByteStream = await anyio.connect_tcp(*self.peer)
             keep_alive(socket_of(stream))
             if proxy is None:
@@ -180,11 +195,8 @@ class Dialer:
         return f"the proxy that {proxy.source} names: {reason}; {proxy.mend(self.address.host)}"
 
     def _describe(self, error: Exception, host: str, port: int, scheme: str, role: str, alpn: str = HTTP1) -> str:
-        cause: BaseException | None = error
-        while isinstance(cause, Exception):
-            error = cause
-            cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__
-        where = f"{host}:{port}"
+        error = _root_of(error)
+        where = self._unix_path or f"{host}:{port}"
         match error:
             case ssl.SSLCertVerificationError():
                 ca_file, names = self._ca_file, self._names
@@ -209,6 +221,15 @@ class Dialer:
         if scheme in ("http", "ws"):
             return f"{where} closed the connection during set-up; does it speak {scheme}?"
         return explain_handshake(host, port, scheme, "")
+
+
+def _root_of(error: Exception) -> Exception:
+    """Returns the first of the errors that have led to this one."""
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        error = cause
+        cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__
+    return error
 
 
 async def _secure(stream: ByteStream, tls: ssl.SSLContext, host: str) -> ByteStream:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from ...core.base.effects import Close, Pass, Send, SendEvents
+from ...core.base.effects import Close, Forward, Pass, Send, SendEvents
 from ...core.base.events import Cause, Connected, Opening, PostOpening
 from ...core.base.ids import ChannelId
 from ...core.base.storage import Append, Cease, Receive, Serve
@@ -32,7 +32,15 @@ class Outlet(Protocol):
         """Reads from the peer again."""
 
 
-class ReplyOutlet(Outlet, Protocol):
+class RequestOutlet(Outlet, Protocol):
+    """The outlet of an HTTP request that another replica may have to answer."""
+
+    def forward(self, order: Forward) -> None:
+        """Passes the request on to another replica. The transport reports the end of the channel, as that of any other.
+        If the replica is gone, it then reports the same opening, with `is_returned`, on a new channel."""
+
+
+class ReplyOutlet(RequestOutlet, Protocol):
     """The outlet of an MCP request over HTTP."""
 
     def send_events(self, order: SendEvents) -> None:
@@ -42,7 +50,7 @@ class ReplyOutlet(Outlet, Protocol):
         """Queues a part of a message. The transport calls `Port.sent` for it as for a message."""
 
 
-class FileOutlet(Outlet, Protocol):
+class FileOutlet(RequestOutlet, Protocol):
     """The outlet of an HTTP request outside the protocol: an upload or a download."""
 
     def receive(self, order: Receive) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-from ...core.base.effects import Close, Pass, Send, SendEvents
+from ...core.base.effects import Close, Forward, Pass, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.ids import ChannelId
 from ...core.base.storage import Append, Cease, Receive, Serve
@@ -21,7 +21,7 @@ from ...core.wire.http.reply import (
     ReplyEnd,
     ReplyHead,
 )
-from ...core.wire.http.routes import Refused
+from ...core.wire.http.routes import McpRoute, Refused, UploadRoute
 from ..base.traffic import Traffic
 
 
@@ -40,6 +40,14 @@ class Sink(Protocol):
     def stop_intake(self) -> None:
         """Cancels the task that consumes the request's body, if there is one."""
 
+    def forward(self, exchange: Exchange, order: Forward) -> None:
+        """Passes the request on to another replica, if the reply is still due."""
+
+
+Request = tuple[McpRoute | UploadRoute, bytes | None]
+"""The route and the body of a request that another replica may have to answer. The body of an upload is None: it is
+still to come."""
+
 
 class Exchange:
     """One request and its reply: the `Outlet` of its channel.
@@ -47,10 +55,11 @@ class Exchange:
     Attributes:
         channel: set once the engine knows of the request; None before, and after the engine was told of its end.
         is_ended: the end of the reply is queued.
+        request: the request, if there are other replicas.
         leaves_at_once: nothing is added after the end of the reply is queued, so it can be written at once.
     """
 
-    __slots__ = ("_is_due", "_reply", "_sink", "channel", "head_only", "is_ended")
+    __slots__ = ("_is_due", "_reply", "_sink", "channel", "head_only", "is_ended", "request")
 
     leaves_at_once = True
 
@@ -58,6 +67,7 @@ class Exchange:
         self.channel: ChannelId | None = None
         self.head_only = head_only
         self.is_ended = False
+        self.request: Request | None = None
         self._sink = sink
         self._reply = reply
         self._is_due = False  # the next call of `keep_alive` writes
@@ -76,6 +86,9 @@ class Exchange:
             self._sink.cut_off(self, order.reason)
         elif not self.is_ended:
             self.put(self._reply.receive_close(order))
+
+    def forward(self, order: Forward) -> None:
+        self._sink.forward(self, order)
 
     def pause(self) -> None:
         """Does nothing: the request was read in full before the engine was told of it."""
@@ -141,6 +154,10 @@ class FileExchange(Exchange):
         self.is_ceased = True  # for a task that is about to begin
         if not self.is_ended:
             self._sink.stop_intake()
+
+    def forward(self, order: Forward) -> None:
+        super().forward(order)
+        self.decided.set()
 
     def serve(self, order: Serve) -> None:
         if self._is_serving or self.is_ended:

@@ -14,6 +14,7 @@ from itertools import count
 from typing import Final, TypeVar
 
 import anyio
+import msgspec
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
@@ -22,6 +23,7 @@ from ...core.access.gate import Gate
 from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
+from ...core.wire.http.hop import HOP, HOP_MAX_BYTES, HopReceiver
 from ...core.wire.http.routes import Surface
 from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
@@ -31,6 +33,7 @@ from ..base.stream_socket import peer_host_of
 from ..base.traffic import Counts
 from ..base.transport_stream import TransportStream
 from ..reverse_proxy.forwarder import Forwarder
+from ..reverse_proxy.replicas import Replicas
 from ..tls.asyncio_transport import connect_tls
 from ..tls.server import ServerTls
 from ..tls.stream import TlsStream
@@ -95,6 +98,8 @@ class HttpServer:
         gate: decides who a request is from; None: nobody is asked.
         wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed; needed if
             the gate has issuers.
+        replicas: passes requests on to other replicas; None: there are none.
+        hops: checks requests that other replicas pass on: no others are served; None: this is no listener for replicas.
         only_h11: h11 reads and writes everything.
         protocols: True to serve listeners with asyncio protocols, False with streams; None: protocols wherever
             possible.
@@ -113,13 +118,33 @@ class HttpServer:
         counts: Counts | None = None,
         gate: Gate | None = None,
         wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None,
+        replicas: Replicas | None = None,
+        hops: HopReceiver | None = None,
         only_h11: bool = False,
         protocols: bool | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
         assert wait_for_issuer is not None or gate is None or gate.issuers is None
+        if hops is not None:  # a head that the other replica took has one header more here
+            limits = msgspec.structs.replace(
+                limits,
+                head_size_max_bytes=limits.head_size_max_bytes + len(HOP) + HOP_MAX_BYTES + len(": \r\n"),
+                headers_max=limits.headers_max + 1,
+            )
         self._listening = ServerContext(
-            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11, gate, wait_for_issuer
+            surface,
+            port,
+            files,
+            limits,
+            pages,
+            scheme,
+            forwarder,
+            counts or Counts(),
+            only_h11,
+            gate,
+            wait_for_issuer,
+            replicas,
+            hops,
         )
         self._protocols = protocols
         self._connections: dict[Connection, str] = {}  # with the owner of its address
@@ -374,10 +399,9 @@ class HttpServer:
     async def _keep_alive(self) -> None:
         while True:
             await anyio.sleep(self._listening.limits.keep_alive_s / 2)
-            if self._listening.forwarder is not None:
-                await self._listening.forwarder.close_idle(
-                    since=anyio.current_time() - self._listening.limits.pool_idle_timeout_s
-                )
+            for forwarder in (self._listening.forwarder, self._listening.replicas):
+                if forwarder is not None:
+                    await forwarder.close_idle(since=anyio.current_time() - self._listening.limits.pool_idle_timeout_s)
             for number, connection in enumerate(list(self._connections), 1):
                 if connection in self._connections:
                     connection.keep_alive()

@@ -19,8 +19,10 @@ from ...core.base.budget import Budget
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
+from ...core.wire.http.admin_routes import PROBED
 from ...core.wire.http.dates import format_date
-from ...core.wire.http.error_responses import refusal
+from ...core.wire.http.error_responses import refusal, refusal_at
+from ...core.wire.http.hop import HOP, REFUSED, HopCaller, HopReceiver, with_caller
 from ...core.wire.http.routes import ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
 from ...core.wire.http.server import judge, shared_headers
 from ...core.wire.http1.events import RequestHead
@@ -28,6 +30,7 @@ from ..base.port import FileService, Port
 from ..base.traffic import Counts
 from ..http1.server import ServerCodec
 from ..reverse_proxy.forwarder import Forwarder
+from ..reverse_proxy.replicas import Replicas
 
 _audit: Final = logging.getLogger("isthmus.audit")
 
@@ -57,9 +60,10 @@ class RoutedHead:
         may_be_kept: the result depends on nothing but the head, and the client is likely to send it again.
         gate_epoch: the epoch of the gate that let it in; None without a gate. The result holds in that epoch only, and
             until the caller's identity expires.
+        hop_until: Unix seconds until which the header `Isthmus-Hop` counts; None if it has none.
     """
 
-    __slots__ = ("_named", "gate_epoch", "head", "may_be_kept", "route", "shared_headers")
+    __slots__ = ("_named", "gate_epoch", "head", "hop_until", "may_be_kept", "route", "shared_headers")
 
     def __init__(
         self,
@@ -69,8 +73,10 @@ class RoutedHead:
         *,
         may_be_kept: bool,
         gate_epoch: int | None = None,
+        hop_until: float | None = None,
     ) -> None:
         self.route = route
+        self.hop_until = hop_until
         self.gate_epoch = gate_epoch
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
@@ -83,21 +89,21 @@ class RoutedHead:
         if head is known:  # the codec recognised the same bytes
             return True
         if self._named is None:
-            self._named = _without_length(known.headers)
+            self._named = _without(b"content-length", known.headers)
         if (
             head.target != known.target
             or head.method != known.method
             or head.version != known.version
             or len(head.headers) != len(known.headers)
-            or _without_length(head.headers) != self._named
+            or _without(b"content-length", head.headers) != self._named
         ):
             return False
         self.head = head
         return True
 
 
-def _without_length(headers: Headers) -> Headers:
-    return tuple([header for header in headers if header[0] != b"content-length"])
+def _without(name: bytes, headers: Headers) -> Headers:
+    return tuple([header for header in headers if header[0] != name])
 
 
 class Denials:
@@ -127,6 +133,8 @@ class ServerContext:
     Attributes:
         gate: decides who a request is from; None: nobody is asked.
         wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed.
+        replicas: passes requests on to other replicas; None: there are none.
+        hops: checks requests that other replicas pass on: no others are served; None: there are none.
         bodies: the room for messages that are arriving.
     """
 
@@ -141,6 +149,8 @@ class ServerContext:
     only_h11: bool = False
     gate: Gate | None = None
     wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None
+    replicas: Replicas | None = None
+    hops: HopReceiver | None = None
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)
@@ -174,6 +184,8 @@ class ServerContext:
         if len(head.headers) > self.limits.headers_max:
             seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
             return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
+        if self.hops is not None:
+            return self._admit_hop(self.hops, head, judged, peer, size)
         now = 0.0 if self.gate is None else time.time()
         scheme = "https" if peer.is_secure else self.scheme
         route = judge(judged, self.surface, scheme=scheme, address=address, gate=self.gate, peer=peer, now=now)
@@ -188,8 +200,32 @@ class ServerContext:
         epoch = None if self.gate is None else self.gate.epoch
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept, gate_epoch=epoch)
 
+    def _admit_hop(self, hops: HopReceiver, head: RequestHead, judged: Head, peer: Peer, size: int) -> RoutedHead:
+        """Routes a request that another replica passes on, or a probe, as `admit` does. Headers that every response
+        carries are those of the other replica."""
+        caller = hops.check(judged, time.time())
+        if isinstance(caller, HopCaller):
+            # That replica has checked the Origin, by the host names that it has itself.
+            judged = Head(head.method, head.target, _without(b"origin", head.headers), head.version)
+            scheme = "https" if caller.is_secure else "http"
+            route = with_caller(judge(judged, self.surface, scheme=scheme, address=caller.address), caller)
+            may_be_kept = (
+                isinstance(route, McpRoute)
+                and route.is_posted
+                and size + LENGTH_MAX_BYTES <= self.limits.head_size_max_bytes
+            )
+            return RoutedHead(head, route, (), may_be_kept=may_be_kept, hop_until=caller.expires_at_unix)
+        route = judge(judged, self.surface)
+        if not (isinstance(route, PageRoute) and route.page in PROBED):
+            self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {caller.value}")
+            message = "got no valid Isthmus-Hop, expected one: this address is for replicas of this store"
+            route = refusal_at(head.target, 403, message, ((HOP, REFUSED),))
+        return RoutedHead(head, route, (), may_be_kept=False)
+
     def still_holds(self, admitted: RoutedHead) -> bool:
         """True if a request with the same head would be routed alike now: its caller's identity has not ended."""
+        if admitted.hop_until is not None:
+            return time.time() < admitted.hop_until
         if self.gate is None:
             return True
         assert isinstance(admitted.route, McpRoute | ForwardRoute)

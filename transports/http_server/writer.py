@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from ...core.base.effects import Forward
 from ...core.base.events import Cause, End
 from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
@@ -35,6 +36,7 @@ class Writer:
 
     Attributes:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
+        replica: the tag of the replica that the request is to be passed on to; "" if there is none.
         shared_headers: carried by every response to this request.
         cause: why the connection ends, for a channel whose end is not reported yet.
         is_held: the exchange goes on though its reply is complete: a server still wants the rest of the request.
@@ -62,6 +64,7 @@ class Writer:
         "is_over",
         "is_settling",
         "is_woken",
+        "replica",
         "shared_headers",
     )
 
@@ -69,6 +72,7 @@ class Writer:
         self, wire: ClientWire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
     ) -> None:
         self.exchange: Exchange | None = None
+        self.replica = ""
         self.shared_headers: Headers = ()
         self.cause = _STOPPED
         self.is_held = False
@@ -210,6 +214,11 @@ class Writer:
             self.queue(exchange, outs, 0)
             self.is_woken = was_woken
             self._settle()
+
+    def forward(self, exchange: Exchange, order: Forward) -> None:
+        if exchange is self.exchange:
+            self.replica = order.replica
+            self.wake()
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing

@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
 from ...core.base.errors import LocalProtocolError
 from ...core.base.limits import Limits
-from ...core.wire.http.reverse_proxy import HeaderRules, Sender
+from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers
 from ...core.wire.http.reverse_proxy_exchange import ForwardedExchange, ForwardFailed, ForwardPlan
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import ForwardRoute, Head
@@ -37,16 +37,21 @@ from .request import UpstreamRequest
 _log: Final = logging.getLogger("isthmus.http")
 
 
+class NobodyThere(ForwardFailed):
+    """Raised when the server's address refuses connections."""
+
+
 @dataclass
 class TransparentServer:
     """A server whose traffic is forwarded as it is.
 
     Args:
+        target: translates the URLs that it names; None: another replica, whose URLs are right as they are.
         reply_timeout_s: from a request's last byte to its response's head; None: `Limits.forward_reply_timeout_s`.
     """
 
     endpoint: Endpoint
-    target: ForwardTarget
+    target: ForwardTarget | None
     rules: HeaderRules
     reply_timeout_s: float | None = None
     idle: list[UpstreamConnection] = field(default_factory=list)  # last in, first out
@@ -63,20 +68,21 @@ class Forwarder:
     """
 
     def __init__(self, servers: Mapping[str, TransparentServer], limits: Limits, drive: Drive = DRIVE) -> None:
-        self._servers = servers
+        self._servers: dict[str, TransparentServer] = {}
         self._limits = limits
         self._drive = drive
-        self._diallers = {
-            id: Dialer(server.endpoint, server.endpoint.address(), limits) for id, server in servers.items()
-        }
-        self._names = {id: dialer.address.authority.decode() for id, dialer in self._diallers.items()}
+        self._diallers: dict[str, Dialer] = {}
+        self._names: dict[str, str] = {}
+        for id, server in servers.items():
+            dialer = Dialer(server.endpoint, server.endpoint.address(), limits)
+            self.add(id, server, dialer, dialer.address.authority.decode())
         self._links: set[UpstreamConnection] = set()
         self._calls: set[UpstreamRequest] = set()
         self._no_calls = anyio.Event()
         self._now: Callable[[], float]
         self._tasks: TaskGroup | None = None
 
-    async def __aenter__(self) -> Forwarder:
+    async def __aenter__(self) -> Self:
         self._now = loop_clock()
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
@@ -94,19 +100,31 @@ class Forwarder:
 
     @property
     def targets(self) -> dict[str, ForwardTarget]:
-        return {id: server.target for id, server in self._servers.items()}
+        return {id: server.target for id, server in self._servers.items() if server.target is not None}
+
+    def add(self, id: str, server: TransparentServer, dialer: Dialer, name: str) -> None:
+        """Adds a server. `name` stands for it in messages to people."""
+        self._servers[id] = server
+        self._diallers[id] = dialer
+        self._names[id] = name
+
+    def remove(self, id: str) -> None:
+        """Removes a server without connections."""
+        server = self._servers.pop(id)
+        assert not server.links
+        del self._diallers[id], self._names[id]
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
     def plan(self, route: ForwardRoute, head: Head, sender: Sender) -> ForwardPlan:
         """Returns the form in which requests with this head go to the server."""
         dialer = self._diallers[route.server]
+        rules, authority = self._servers[route.server].rules, dialer.address.authority
         return ForwardPlan(
-            head,
+            head.method,
             route.target,
-            self._servers[route.server].rules,
-            authority=dialer.address.authority,
-            sender=sender,
+            request_headers(head, rules, authority=authority, sender=sender),
+            is_upgrade=is_upgrade(head),
             prefix=dialer.target_prefix,
             proxy_headers=tuple(dialer.proxy_headers),
         )
@@ -235,7 +253,7 @@ class Forwarder:
             return await self._diallers[id].connect()
         except Unreachable as error:
             status, code = (504, "upstream_timed_out") if error.is_timeout else (502, "upstream_unreachable")
-            raise ForwardFailed(status, code, str(error)) from None
+            raise (NobodyThere if error.is_refused else ForwardFailed)(status, code, str(error)) from None
 
     def take_back(self, link: UpstreamConnection) -> None:
         """Takes back a connection whose response is complete, for another request."""

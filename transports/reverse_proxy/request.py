@@ -365,11 +365,11 @@ class UpstreamRequest:
                 outs += exchange.receive_end()
                 return _Next.END
             elif isinstance(event, ResponseHead):
-                if self._receive_document(link, event, outs):
-                    return _Next.END
                 if refusal := self._dialer.explain_refusal(event.status, event.headers):
                     exchange.fail()
                     raise ForwardFailed(502, "upstream_unreachable", refusal)
+                if self._receive_document(link, event, outs):
+                    return _Next.END
                 outs.append(exchange.receive_head(event))
             elif isinstance(event, InformationalHead):
                 switched = exchange.receive_interim(event.status, event.headers)
@@ -399,8 +399,6 @@ class UpstreamRequest:
 
     def _receive_document(self, link: UpstreamConnection, head: ResponseHead, outs: list[Out]) -> bool:
         """Adds a response to `outs` that has arrived in full. Returns False if it has not, or has to be looked at."""
-        if self._dialer.target_prefix:  # it may be the proxy's
-            return False
         if link.known[0] is not head or link.known[1] != self._plan.method:
             link.known = head, self._plan.method, self._exchange.document_headers(head)
         headers = link.known[2]

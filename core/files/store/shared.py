@@ -71,6 +71,19 @@ class SharedFiles:
         for name in left:
             self._order(name, partial(loaded, name))
 
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        """Handles a record that another process has written or removed."""
+        kind, _, rest = key.partition("/")
+        sid, _, id = rest.partition("/")
+        if kind not in _KINDS:
+            return
+        name = FileName(kind, sid, id)
+        record = _record_in(name, value)
+        if record is not None:
+            self._file_store.adopt(record)
+        elif value is None:
+            self._file_store.lose(*name)
+
     def handle_timeout(self, sid: str, id: str) -> None:
         """Drops an upload that has expired, unless another process has extended it."""
         name = FileName("upload", sid, id)

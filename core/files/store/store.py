@@ -233,6 +233,14 @@ class FileStore:
         elif record.expires_at_unix > self._context.now_unix:
             is_of_session = self._ends_with_sessions and not record.is_bearer
             self._put_stored(record, self._context.now if is_of_session else float("-inf"))
+            if isinstance(record, StoredArtifact):
+                self._announce(record, is_there=True)
+
+    def lose(self, kind: FileKind, sid: str, id: str) -> None:
+        """Drops a file that another process has removed, unless a call uses it here."""
+        entry = self._quota.find(kind, sid, id)
+        if entry is not None and not entry.pins:
+            self._take_out(entry, Ending.REMOVED)
 
     def _put_stored(self, record: StoredUpload | StoredArtifact, added_at: float = float("-inf")) -> None:
         expires_at = record.expires_at_unix - self._context.unix_at_zero
@@ -293,14 +301,17 @@ class FileStore:
         self._drop(entry, Ending.DELETED)
 
     def _drop(self, entry: StoredEntry, why: Ending) -> None:
+        self._take_out(entry, why)
+        self._context.order(Forget(key=entry.record.key))
+        self._context.order(Discard(blob=entry.record.blob))
+
+    def _take_out(self, entry: StoredEntry, why: Ending) -> None:
         record = entry.record
         self._quota.remove(entry)
         self._loose.pop((record.kind, record.sid, record.id), None)
         self._context.timers.cancel((record.kind, (record.sid, record.id)))
         self._tombstones.bury(record.kind, record.id, _owner(entry), why, self._context.now)
         self._ends[record.server, record.kind, why.value] += 1
-        self._context.order(Forget(key=record.key))
-        self._context.order(Discard(blob=record.blob))
         if isinstance(record, StoredArtifact):
             self._announce(record, is_there=False)
 

@@ -14,6 +14,7 @@ class Ending(enum.Enum):
     EVICTED = "evicted"
     DELETED = "deleted"  # by an operator
     CLOSED = "closed"  # with its session
+    REMOVED = "removed"  # by another replica
 
 
 _PHRASES = {
@@ -21,6 +22,7 @@ _PHRASES = {
     Ending.EVICTED: "it made room for newer files {ago}",
     Ending.DELETED: "an operator deleted it {ago}",
     Ending.CLOSED: "it ended with its session {ago}",
+    Ending.REMOVED: "another replica removed it {ago}",
 }
 
 

@@ -14,6 +14,7 @@ it has `LINGER_S` to say why.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ...base.errors import RemoteProtocolError
@@ -26,9 +27,8 @@ from .codings import BodyDecoder, Coding, codings_for, describe_unread, without_
 from .endpoint_rewrite import EndpointRewriter
 from .foreign_reply import explain_foreign
 from .reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
-from .reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
+from .reverse_proxy import HeaderRules, response_headers
 from .reverse_proxy_target import LOCATIONS, ForwardTarget
-from .routes import Head
 
 INTERIM_MAX: Final = 100
 """Interim responses to one request that are skipped. A server that sends more is taken for one that never ends. At it:
@@ -57,15 +57,14 @@ class ForwardPlan:
     """The form in which requests with one head go to the server. Only the lengths of their bodies may differ.
 
     Args:
-        head: of the client's request.
+        headers: of the request to the server, with the framing of the client's request.
         requested: the request target at the server.
+        is_upgrade: the client asks for a WebSocket.
         prefix: what stands before each request target, for a proxy that is told the whole URL.
         proxy_headers: headers for that proxy.
-        authority: the `Host` of the server.
 
     Attributes:
         post: the prepared head of a POST with a body of known length; None for any other request.
-        is_upgrade: the client asks for a WebSocket.
         is_call: it is a request with an answer, rather than an event stream to listen on.
     """
 
@@ -83,28 +82,26 @@ class ForwardPlan:
 
     def __init__(
         self,
-        head: Head,
+        method: str,
         requested: bytes,
-        rules: HeaderRules,
+        headers: list[tuple[bytes, bytes]],
         *,
-        authority: bytes,
-        sender: Sender,
+        is_upgrade: bool = False,
         prefix: bytes = b"",
         proxy_headers: Headers = (),
     ) -> None:
-        headers = request_headers(head, rules, authority=authority, sender=sender)
         if proxy_headers:
             headers = [field for field in headers if field[0] != b"proxy-authorization"] + list(proxy_headers)
         size = body_size(headers)
-        self.method = head.method
+        self.method = method
         self.requested = requested
         self.target = prefix + requested
-        self.is_call = head.method != "GET"
-        self.is_upgrade = is_upgrade(head)
+        self.is_call = method != "GET"
+        self.is_upgrade = is_upgrade
         self.is_chunked = size is None
         self._is_sized = any(name == _LENGTH for name, _ in headers)
         self._headers = tuple(field for field in headers if field[0] != _LENGTH)
-        self.post = PostHead(self._headers) if head.method == "POST" and self._is_sized else None
+        self.post = PostHead(self._headers) if method == "POST" and self._is_sized else None
 
     def headers(self, size_bytes: int) -> Headers:
         """Returns the headers of a request whose body has `size_bytes` bytes, if it is not chunked."""
@@ -162,6 +159,7 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
     Args:
         size_bytes: the length of the request's body; None for a chunked one.
         name: of the server, in messages to people.
+        target: translates the URLs that the server names; None: they are right as they are.
         added: returns a content coding beyond those that are built in, by its name.
 
     Attributes:
@@ -195,7 +193,7 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
         *,
         name: str,
         rules: HeaderRules,
-        target: ForwardTarget,
+        target: ForwardTarget | None,
         limits: Limits,
         reply_timeout_s: float,
         added: Callable[[str], Coding | None],
@@ -264,19 +262,21 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
             ForwardFailed: the body cannot be read, and has to be.
         """
         headers = head.headers
-        is_read = self._plan.method == "GET" and head.status == 200 and _media_type(headers) == EVENTS.encode()
-        if is_read:
+        target, is_read = self._target, False
+        if target is not None and self._plan.method == "GET" and head.status == 200:
+            is_read = _media_type(headers) == EVENTS.encode()
+        if target is not None and is_read:
             if unread := describe_unread(headers):
                 codings = codings_for(headers, self._added)
                 if not codings:
                     raise self._broken(f"sent an event stream that cannot be read: {unread}")
                 self._decoder = BodyDecoder(codings, self._limits)
                 headers = without_codings(headers)
-            self._rewriter = EndpointRewriter(self._replace_endpoint)
+            self._rewriter = EndpointRewriter(partial(target.to_client, requested=self._plan.requested))
         self.step(ForwardInput.HEAD)
         self.has_begun = True
         passed = response_headers(headers, self._rules, status=head.status, keeps_length=not is_read)
-        return ReplyHead(head.status, self._target.relocate(passed, self._plan.requested))
+        return ReplyHead(head.status, passed if target is None else target.relocate(passed, self._plan.requested))
 
     def receive_document(self, headers: Headers, status: int, body: bytes) -> ReplyDocument:
         """Takes a whole response, with the headers that `document_headers` returned for its head."""
@@ -347,9 +347,6 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
         if self._rewriter is not None and self._rewriter.failure is not None:
             raise self._broken(self._rewriter.failure.message)
 
-    def _replace_endpoint(self, uri: str) -> str:
-        return self._target.to_client(uri, self._plan.requested)
-
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def receive_gone(self, *, is_stale: bool) -> None:
@@ -374,7 +371,7 @@ class ForwardedExchange(Machine[ForwardState, ForwardInput]):
             held: the bytes that were not parsed.
             is_ended: the stream has ended behind them.
         """
-        foreign = explain_foreign(held, self._target.base_url.partition(":")[0])
+        foreign = explain_foreign(held, "http" if self._target is None else self._target.base_url.partition(":")[0])
         if foreign and not self.has_begun:
             return self._broken(f"cannot be understood: {foreign}")
         reason = "closed the connection" if is_ended else f"is malformed ({problem[:200]})"

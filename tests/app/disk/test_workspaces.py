@@ -34,6 +34,7 @@ from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
+    Conflicted,
     Discard,
     Extend,
     Extended,
@@ -179,8 +180,12 @@ async def problem(work: Workspaces, *candidates: str, limit: int = 1 << 20) -> s
 async def test_records_come_and_go(tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
     assert await work.carry_out(Load(T, "k")) == Loaded(None)
-    assert await work.carry_out(Save(T, "k", b"v", expires_at_unix=1001.0)) == Saved()
-    assert await work.carry_out(Load(T, "k")) == Loaded(b"v")
+    saved = await work.carry_out(Save(T, "k", b"v", expires_at_unix=1001.0))
+    assert isinstance(saved, Saved)
+    assert await work.carry_out(Load(T, "k")) == Loaded(b"v", saved.version)
+    assert await work.carry_out(Save(T, "k", b"w", if_version=0)) == Conflicted()
+    assert isinstance(await work.carry_out(Save(T, "k", b"w", if_version=saved.version)), Saved)
+    assert await work.carry_out(Save(T, "k", b"x", if_version=saved.version)) == Conflicted()
     assert await work.carry_out(Forget("k")) is None
     assert await work.carry_out(Load(T, "k")) == Loaded(None)
 
@@ -1235,8 +1240,10 @@ async def test_events_are_kept_apart_from_records_that_others_use(tmp_path: Path
         limits=Limits(),
     )
     for key in ("event/s/1/1", "event/s/1/2", "event/s/2/1", "task/1"):
-        assert await work.carry_out(Save(T, key, b"{}")) == Saved()
-    assert await work.carry_out(Load(T, "event/s/1/1")) == Loaded(b"{}")
+        assert isinstance(await work.carry_out(Save(T, key, b"{}")), Saved)
+    loaded = await work.carry_out(Load(T, "event/s/1/1"))
+    assert isinstance(loaded, Loaded)
+    assert loaded.value == b"{}"
     await work.carry_out(ForgetAll("event/s/1/"))
     await work.carry_out(Forget("event/s/2/1"))
     assert [key async for key, _ in own.scan("")] == []

@@ -264,3 +264,40 @@ def test_where_files_are_of_their_session_only_links_lead_to_them_elsewhere() ->
     send_in(two.world, DownloadOpening(server, sid, id, "a b.txt", dict(parse_qsl(url.query))))
     two.disk.settle()
     assert len(two.world.every(Serve)) == 1
+
+
+def tell(scene: Scene, records: dict[str, bytes | None]) -> None:
+    """Reports records of another process."""
+    scene.world._note(scene.world.engine.receive_records(records.items(), scene.world.now))
+
+
+def test_a_subscriber_learns_that_another_process_has_removed_an_artifact() -> None:
+    one, two = pair()
+    artifact = made(one)
+    uri = artifact["artifact_uri"]
+    (key,) = [key for key in one.disk.records if key.startswith("artifact/")]
+    tell(two, {key: one.disk.records[key], "other/x": b"{}", "artifact/x": b"{}", "upload/x/y": None})
+    assert [file.id for file in two.world.engine.files()] == [key.rpartition("/")[2]]
+    stream = two.client.listen()
+    assert two.ask("resources/subscribe", uri=uri)["result"] == {}
+    tell(two, {key: None})
+    two.world.wait(0.1)
+    assert [frame["params"] for frame in two.world.frames(stream) if frame["method"].endswith("/updated")] == [
+        {"uri": uri}
+    ]
+    assert not two.world.engine.files()
+    assert not two.world.every(Forget)
+    assert not two.world.every(Discard)
+    assert not two.world.every(Load)
+
+
+def test_a_file_that_a_call_uses_is_kept_until_the_call_ends() -> None:
+    one, two = pair()
+    handle = one.upload("a.txt", b"hello")
+    (key,) = [key for key in one.disk.records if key.startswith("upload/")]
+    channel, _ = two.begin("eat", file=handle)
+    tell(two, {key: None})
+    assert two.world.engine.files()
+    two.end(channel, "eaten")
+    tell(two, {key: None})
+    assert not two.world.engine.files()

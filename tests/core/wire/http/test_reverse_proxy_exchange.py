@@ -6,7 +6,7 @@ import pytest
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.reply import ReplyBody, ReplyEnd
-from isthmus.core.wire.http.reverse_proxy import HeaderRules, Sender
+from isthmus.core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers
 from isthmus.core.wire.http.reverse_proxy_exchange import (
     LINGER_S,
     TRANSITIONS,
@@ -27,7 +27,8 @@ EVENTS = ((b"content-type", b"text/event-stream"),)
 
 def plan(method: str, *headers: tuple[bytes, bytes]) -> ForwardPlan:
     head = Head(method, "/mcp/far", (HOST, *headers), "1.1")
-    return ForwardPlan(head, b"/base", HeaderRules(), authority=b"up.example", sender=Sender("", "localhost", "http"))
+    passed = request_headers(head, HeaderRules(), authority=b"up.example", sender=Sender("", "localhost", "http"))
+    return ForwardPlan(method, b"/base", passed, is_upgrade=is_upgrade(head))
 
 
 def exchange(method: str = "POST", size_bytes: int | None = 0) -> ForwardedExchange:

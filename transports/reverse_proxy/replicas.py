@@ -1,0 +1,168 @@
+"""The other replicas of one store: requests are passed on to the one that has what they are about.
+
+Another replica is a transparent server without a configuration: its address comes from its lease. Requests reach it on
+its internal listener, with the header `Isthmus-Hop`, and otherwise as the client has sent them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+from ...core.base.limits import Limits
+from ...core.wire.headers import Headers
+from ...core.wire.http.hop import HOP, REFUSED, SIGN_EVERY_S, HopCaller, HopSigner
+from ...core.wire.http.reverse_proxy import HeaderRules, hop_headers
+from ...core.wire.http.reverse_proxy_exchange import ForwardFailed, ForwardPlan
+from ...core.wire.http.routes import Head
+from ..base.dialer import Dialer
+from ..base.driver import DRIVE, Drive
+from ..base.endpoint import Endpoint
+from .forwarder import Forwarder, TransparentServer
+
+REPLICAS_MAX: Final = 256
+"""Addresses of replicas that are remembered, as many as there may be replicas. At it: one without connections is
+forgotten, or the request gets 503."""
+KNOWN_S: Final = 1.0
+"""Seconds for which a replica that was found is not looked up again. A replica that is restarted may get another
+address."""
+UNIX: Final = "unix:"
+"""The start of the address of a replica on this machine. The path of its Unix socket follows."""
+
+
+class ReplicaPeer(Protocol):
+    """Another replica.
+
+    Attributes:
+        address: `http://host:port`, or `unix:` and a path; "" if it has none.
+    """
+
+    @property
+    def tag(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Membership(Protocol):
+    """The replicas that there are."""
+
+    async def find(self, tag: str) -> ReplicaPeer | None:
+        """Returns the replica with this tag; None if it is gone for good."""
+
+    def note_refused(self, tag: str) -> None:
+        """Takes note that the address of a replica refuses connections."""
+
+
+class ReplicaDialer(Dialer):
+    """Connects to the internal listener of a replica."""
+
+    def __init__(self, address: str, limits: Limits) -> None:
+        path = address.removeprefix(UNIX) if address.startswith(UNIX) else ""
+        endpoint = Endpoint("http://localhost" if path else address)
+        super().__init__(endpoint, endpoint.address(), limits, unix_path=path)
+
+    def explain_refusal(self, status: int, headers: Headers) -> str:
+        """Explains a response of the listener to the header `Isthmus-Hop`; "" if it is one to the request."""
+        if status == 403 and (HOP, REFUSED) in headers:
+            return "the other replica has been restarted, or has another secret, or another time"
+        return ""
+
+
+class HopPlan:
+    """The form in which requests with one head go to a replica, for as long as its signature may be used."""
+
+    __slots__ = ("_signed_at", "plan", "run")
+
+    def __init__(self, plan: ForwardPlan, run: str) -> None:
+        self.plan = plan
+        self.run = run
+        self._signed_at = time.monotonic()
+
+    def is_for(self, replica: ReplicaPeer) -> bool:
+        return replica.run == self.run and time.monotonic() - self._signed_at < SIGN_EVERY_S
+
+
+class Replicas(Forwarder):
+    """Passes requests on to other replicas. Used as a `Forwarder`, whose servers are known by their addresses.
+
+    Args:
+        signer: of this replica.
+    """
+
+    def __init__(self, membership: Membership, signer: HopSigner, limits: Limits, drive: Drive = DRIVE) -> None:
+        super().__init__({}, limits, drive)
+        self._membership = membership
+        self._signer = signer
+        self._known: dict[str, tuple[ReplicaPeer, float]] = {}  # by tag, with the time at which it was found
+
+    # --- Who there is -----------------------------------------------------------------------------------------------
+
+    def known(self, tag: str) -> ReplicaPeer | None:
+        """Returns a replica that was found less than `KNOWN_S` ago."""
+        found = self._known.get(tag)
+        return found[0] if found is not None and self._now() - found[1] < KNOWN_S else None
+
+    async def find(self, tag: str) -> ReplicaPeer | None:
+        """Returns the replica with this tag; None if it is gone for good."""
+        found = await self._membership.find(tag)
+        self._known.pop(tag, None)
+        if found is not None:
+            if len(self._known) >= REPLICAS_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[tag] = found, self._now()
+        return found
+
+    def note_refused(self, tag: str) -> None:
+        """Takes note that a replica refuses connections."""
+        self._known.pop(tag, None)
+        self._membership.note_refused(tag)
+
+    def note_failed(self, tag: str) -> None:
+        """Takes note that a request to a replica has failed: the next one looks it up again."""
+        self._known.pop(tag, None)
+
+    def note_gone(self, address: str) -> None:
+        """Ends the requests to a replica whose lease is over: it may be paused, and answer never or in an hour."""
+        for tag in [tag for tag, (peer, _) in self._known.items() if peer.address == address]:
+            del self._known[tag]
+        for link in [link for link in self._links if link.server == address]:
+            link.stop()
+
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def plan_hop(self, replica: ReplicaPeer, head: Head, caller: HopCaller, *, is_streamed: bool) -> HopPlan:
+        """Returns the form in which requests with this head go to a replica.
+
+        Args:
+            is_streamed: the body goes on as it comes, with the client's framing.
+
+        Raises:
+            LocalProtocolError: the caller has too many groups or scopes.
+        """
+        hop = self._signer.sign(replica.run, head.method, head.target, caller, time.time())
+        headers = hop_headers(head, hop, is_streamed=is_streamed)
+        return HopPlan(ForwardPlan(head.method, head.target.encode(), headers), replica.run)
+
+    def reach(self, address: str) -> str:
+        """Returns the id of the server at an address.
+
+        Raises:
+            ForwardFailed: there are too many, or the address cannot be used.
+        """
+        if address not in self._servers:
+            if len(self._servers) >= REPLICAS_MAX:
+                unused = next((id for id, server in self._servers.items() if not server.links), None)
+                if unused is None:
+                    detail = f"overloaded: there are connections to {REPLICAS_MAX} replicas"
+                    raise ForwardFailed(503, "overloaded", detail)
+                self.remove(unused)
+            try:
+                dialer = ReplicaDialer(address, self._limits)
+            except ValueError as error:
+                detail = f"the address {address!r} of another replica cannot be used: {error}"
+                raise ForwardFailed(503, "upstream_unreachable", detail) from None
+            server = TransparentServer(Endpoint("http://localhost"), None, HeaderRules())
+            self.add(address, server, dialer, f"the replica at {address}")
+        return address
