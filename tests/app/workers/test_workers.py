@@ -99,7 +99,8 @@ def test_the_death_of_a_worker_ends_its_sessions_alone(write_config: Write) -> N
             workers.wait_line("worker w1 has ended by SIGKILL", "stderr")
             until(lambda: not is_alive(before), "the end of its server")
             load.wait_more()
-        assert load.failures == []
+        broken = [status for _, status in load.failures]  # a call on a connection of the dead one
+        assert max(broken, default=-1) < 0 and len(broken) <= 1
         assert set(workers.sessions()) == {"w1", "w2"}, "it is back under its tag"
         assert status_of(dead) == 404
 
