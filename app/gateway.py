@@ -529,7 +529,7 @@ def _pages(
     traffic: Counts,
     connect: ConnectPages | None,
 ) -> Pages:
-    hub, counts = gateway.hub, gateway.tool_counts
+    hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in gateway.settings.servers}
     tools = ToolPages(own_sessions, by_id, gateway.limits, counts=counts)
@@ -543,6 +543,8 @@ def _pages(
                 if route.shows_all:
                     shown |= {"version": VERSION, "sessions": hub.engine.session_count}
                     shown |= {"servers": unready} if unready else {}
+                    if replicas is not None:
+                        shown |= {"replica": replicas.name.tag, "replicas": replicas.replica_count}
                 return page_answer(503 if unready else 200, msgspec.json.encode(shown))
             case Page.INFO:
                 shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
@@ -587,6 +589,7 @@ def _pages(
                     traffic=traffic,
                     files=hub.files(),
                     ends=hub.engine.file_ends(),
+                    replicas=None if replicas is None else replicas.replica_count,
                 )
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 

@@ -239,6 +239,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/cli": (
         "app/admin",
         "app/base",
+        "app/cluster",
         "app/commands",
         "app/config",
         "app/config/dialects",

@@ -339,7 +339,8 @@ def test_make_targets_in_prose_exist() -> None:
 
 @pytest.mark.parametrize("example", [one for one in blocks("yaml") if one.name != "kubernetes.yaml"], ids=str)
 def test_configurations_on_pages_are_valid(example: Block) -> None:
-    assert loads(example.text, "yaml", "/somewhere", {"ALICE_SHA256": "0" * 64}).servers
+    variables = dict.fromkeys(("ALICE_SHA256", "LINK_KEY", "STATE_KEY", "PASSWORD"), "0" * 64)
+    assert loads(example.text, "yaml", "/somewhere", variables).servers
 
 
 def test_the_promises_of_the_configuration_page() -> None:

@@ -44,14 +44,19 @@ def exposition(
     files: Iterable[FileStatus] = (),
     ends: Iterable[FileEnds] = (),
     traffic: Counts | None = None,
+    replicas: int | None = None,
 ) -> bytes:
     """Returns the body of `GET /metrics`.
 
     Args:
         now_unix: wall time in seconds; ages of tasks are relative to it.
         traffic: file transfers that the listener has counted.
+        replicas: the number of replicas, this one included; None: the stores are not shared.
     """
     registry = CollectorRegistry(auto_describe=False)
+    if replicas is not None:
+        seen = "Replicas that use the same stores, as this one sees them, itself included."
+        registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas)]))
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))

@@ -35,6 +35,7 @@ def check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop: Stop) -> int:
+    from ..cluster.taken import taken_by
     from ..commands import check_screen, describe_profiles, describe_stores  # late: only `check` needs them
     from ..stores.report import examine
 
@@ -57,7 +58,8 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
     problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
     is_good = is_good and not problems
     warned = check_screen.all_warnings(settings.servers, reports, problems) + describe_stores.warnings(stores)
-    store_lines = describe_stores.lines_of(stores)
+    holder = await taken_by(settings) if is_good else ""
+    store_lines = [*describe_stores.lines_of(stores), *([holder] if holder else [])]
     lines = [
         "",
         *store_lines,

@@ -19,6 +19,11 @@ for 30 or more."""
 LEAVE_TIMEOUT_S: Final = 5.0
 """Seconds that giving the lease back may take at the end. Otherwise it is deleted by another replica."""
 
+_UNREACHABLE: Final = (
+    "other replicas use these stores, and cannot pass requests on to this one: set cluster.listen or cluster.socket, "
+    "or let the balancer send each request to the replica whose tag its session begins with"
+)
+
 _log = logging.getLogger("isthmus.cluster")
 
 
@@ -89,10 +94,15 @@ class Membership:
         Raises:
             Failed: the lease is lost.
         """
+        is_reachable = self._leases.address != ""
+        settled_at = anyio.current_time() + 2 * self._leases.lease_s  # the leases of dead replicas are deleted by then
         while not self.is_lost:
             await self._wait()
             with anyio.CancelScope(shield=True):  # an answer that is not read leaves a version that is not known
                 await self._turn()
+            if not is_reachable and self.replica_count > 1 and anyio.current_time() > settled_at:
+                is_reachable = True
+                _log.warning(_UNREACHABLE)
         await self._fence()
         rival = self._leases.rival
         to = "" if rival is None or rival.lease is None else f" to {rival.lease.address or rival.lease.run}"

@@ -49,7 +49,8 @@ async def examine(storage: Storage) -> list[StoreReport]:
             found[name] = await examine_one(storage)
         except StorageError as error:
             assert address is not None
-            found[name] = StoreReport(name, failure(f"storage.{name}", address, error), is_usable=False)
+            key = f"storage.{name}"
+            found[name] = StoreReport(name, failure(key, address, error).removeprefix(f"{key}: "), is_usable=False)
 
     async with create_task_group() as tasks:
         tasks.start_soon(look, "records", storage.records, _records)

@@ -144,7 +144,7 @@ def failure(key: str, address: str, error: StorageError) -> str:
     Args:
         key: the key of the settings that names it.
     """
-    reason = str(error)
+    reason = str(error).rstrip(".")
     for beginning in ("the records cannot be used: ", "the object store cannot be used: "):
         reason = reason.removeprefix(beginning)
     # A message with a colon or a semicolon in it says what to do, such as the command that installs a package.

@@ -191,6 +191,11 @@ class Leases(Machine[LeaseState, LeaseInput]):
         return key_of(self.own.tag)
 
     @property
+    def address(self) -> str:
+        """Where other replicas reach this one; "": nowhere."""
+        return self._lease.address
+
+    @property
     def replica_count(self) -> int:
         """The number of replicas with a lease, as last seen, with this one."""
         return 1 + len(self._others)

@@ -67,5 +67,5 @@ def alice(world: World, server: str = "auto") -> Agent:
 
 
 def content(agent: Agent, handle: str) -> str:
-    """What a tool reads for the handle of a file."""
+    """Returns what a tool reads for the handle of a file."""
     return agent.text("act", steps=[["read", handle]], text="{0}")

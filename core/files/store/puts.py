@@ -254,12 +254,12 @@ class Puts:
         stored = StoredFile(filename, draft.size_bytes, sha256, mime_type, draft.head)
         record = upload_record(self._context, draft.uploader, draft.blob, stored)
 
-        def judge(problem: str) -> Problem | None:
+        def judge(failure: StorageAnswer | None) -> Problem | None:
             reservation = draft.end()
             assert reservation is not None
             self._file_store.release(reservation)
-            if problem:
-                return Problem(f"The content could not be stored: {problem}.")
+            if failure is not None:
+                return Problem(f"The content could not be stored: {reason_of(failure)}.")
             # The session may have closed while the record was being saved.
             return _GONE if self._needs_session(draft) and not self._is_live(draft.uploader.sid) else None
 

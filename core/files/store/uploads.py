@@ -11,7 +11,7 @@ import msgspec
 from ...base.ids import Ticket
 from ...base.storage import Discard, Forget, Save, Saved, StorageAnswer, StoredFile
 from ...state.context import Context
-from ...state.storage_orders import StorageOrders, reason_of
+from ...state.storage_orders import StorageOrders
 from .filenames import mime_type_of, safe_filename
 from .store import FileStore, StoredUpload
 
@@ -57,27 +57,27 @@ def save_uploads(
     file_store: FileStore,
     storage_orders: StorageOrders,
     records: Sequence[StoredUpload],
-    judge: Callable[[str], Reason | None],
+    judge: Callable[[StorageAnswer | None], Reason | None],
     then: Callable[[Reason | None], None],
 ) -> None:
     """Saves the records of uploads. There is at least one.
 
     Args:
-        judge: called once all are written, with the problem of the storage ("" if there is none). Returns the reason
-            why the uploads are not kept; None: they are.
+        judge: called once all are written, with the answer of the storage to the last one that was not; None: all were.
+            Returns the reason why the uploads are not kept; None: they are.
         then: called with that, once the uploads are in the store, or nothing is left of them, their blobs included.
     """
     left = len(records)
-    problem = ""
+    failure: StorageAnswer | None = None
 
     def saved(answer: StorageAnswer) -> None:
-        nonlocal left, problem
+        nonlocal left, failure
         left -= 1
         if not isinstance(answer, Saved):
-            problem = reason_of(answer)
+            failure = answer
         if left:
             return
-        reason = judge(problem)
+        reason = judge(failure)
         if reason is not None:
             for record in records:
                 context.order(Forget(key=record.key))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...base.plan import FileScope, ServerPlan
-from ...base.storage import Conflicted, Forget, Save, Saved, StorageAnswer, StoredFile
+from ...base.storage import Conflicted, Forget, Save, Saved, StorageAnswer, StorageFailed, StoredFile
 from ...downstream.sessions import Sessions
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
@@ -174,9 +174,9 @@ class UploadAdmission:
             return
         session, key = self._sessions.by_sid(grant.sid), used_key(grant)
 
-        def judge(problem: str) -> Refusal | None:
+        def judge(failure: StorageAnswer | None) -> Refusal | None:
             self.release(grant, reservation)
-            refusal = Refusal(503, "storage_failed", problem) if problem else None
+            refusal = None if failure is None else _refusal_of(failure)
             # The session may have closed while the records were being saved.
             if self.needs_session(grant) and self._sessions.by_sid(grant.sid) is not session:
                 refusal = refusal or GONE
@@ -196,7 +196,7 @@ class UploadAdmission:
                 self._remember_use(grant)
                 then(USED)
             else:
-                then(Refusal(503, "storage_failed", reason_of(answer)))
+                then(_refusal_of(answer))
 
         def used_late(answer: StorageAnswer) -> None:
             if isinstance(answer, Saved):
@@ -221,6 +221,12 @@ class UploadAdmission:
         """Returns the JSON that describes uploads to their client. There is at least one."""
         scheme = self._context.servers[records[0].server].upload_scheme
         return offers.reply_of(records, scheme)
+
+
+def _refusal_of(failure: StorageAnswer) -> Refusal:
+    """Returns the refusal of an upload whose record was not saved."""
+    is_full = isinstance(failure, StorageFailed) and failure.is_full
+    return Refusal(507 if is_full else 503, "storage_failed", reason_of(failure))
 
 
 def used_key(grant: UploadGrant) -> str:

@@ -1228,7 +1228,7 @@ async def test_start_up_removes_the_workspaces_of_earlier_runs(tmp_path: Path) -
 
 
 async def test_events_are_kept_apart_from_records_that_others_use(tmp_path: Path) -> None:
-    """Also when all events of a stream are removed."""
+    """The events of a stream are removed there, too."""
     shared, own = MemoryRecords(), MemoryRecords()
     work = Workspaces(
         str(tmp_path / "root"),

@@ -71,7 +71,7 @@ async def test_of_several_that_take_it_at_once_one_succeeds(clock: Clock) -> Non
 
 
 async def test_an_outage_is_no_sign_that_the_holder_is_gone(clock: Clock) -> None:
-    """Whoever could not look begins to count anew, so the holder comes first once the store is back."""
+    """A process that could not look begins to count anew, so the holder comes first once the store is back."""
     records = AwayRecords()
     holder, other = Lease(records, "lease/job"), Lease(records, "lease/job")
     assert await holder.look()

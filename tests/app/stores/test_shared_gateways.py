@@ -147,14 +147,20 @@ def test_records_that_go_away_while_it_runs(
 def test_a_bucket_that_goes_away_while_it_runs(
     record_server: RecordServer, s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Calls go on. What needs a file says that the storage cannot be used, and works again once the bucket is back."""
     logging.getLogger("isthmus").propagate = True
     with relay(s3_server) as way:
         stores = SharedStores(record_server, s3_server, blobs_port=way.port)
         with replica(stores.settings(tmp_path / "a")) as a:
             caller = alice(a)
+            handle = caller.upload("before.txt", b"before")
             way.close()
             reply = caller.put("new.txt", b"new")
             assert (reply.status, reply.json["code"]) == (503, "storage_failed")
+            written = caller.call("act", steps=[["write", "out.txt", "out"]], text="wrote {0}")
+            assert "Not transferred: the storage cannot be used" in written["content"][1]["text"]
+            unread = caller.call("act", steps=[["read", handle]], text="{0}")
+            assert unread["isError"] and "cannot be handed to the tool" in unread["content"][0]["text"]
             assert caller.text("act", text="goes on") == "goes on"
             way.reopen()
             assert content(alice(a), caller.upload("new.txt", b"new")) == "new"

@@ -55,7 +55,7 @@ class SharedBlobs(MemoryBlobs):
 
 
 async def test_a_start_removes_nothing_that_others_may_use() -> None:
-    """Of shared stores no record, no blob and no event of another replica is touched."""
+    """No record, no blob and no event of another replica is touched in shared stores."""
     records, blobs, own = MemoryRecords(lambda: 1000.0), SharedBlobs(), MemoryRecords()
     await store(blobs, "just-stored")
     saved = {"up/1": b'{"blob": "lost"}', "event/s/1/1": b"{}", **ODD}

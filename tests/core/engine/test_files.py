@@ -440,7 +440,7 @@ def test_a_link_is_not_used_up_by_an_upload_that_failed() -> None:
     assert isinstance(second, Save)
     world.store(first.ticket, Saved())
     effects = world.store(second.ticket, FULL)
-    assert refused(world, channel) == (503, "storage_failed")
+    assert refused(world, channel) == (507, "storage_failed")
     blobs = world.last(Receive).blobs
     assert effects[:4] == [
         Forget(key=first.key),

@@ -150,7 +150,7 @@ def test_the_number_of_waiting_requests_is_bounded() -> None:
         (Halt.TOO_LARGE, 2, 413, True),
         (Halt.FULL, 3, 507, True),
         (Halt.MISMATCH, 0, 400, False),
-        (Halt.FAILED, 2, 500, False),
+        (Halt.FAILED, 2, 503, False),
     ],
 )
 def test_each_failure_of_a_body_has_its_response(halt: Halt, size: int, status: int, is_left: bool) -> None:
@@ -221,7 +221,7 @@ def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
     (save,) = tus.tell(channel, 10, sha256=HASH)
     effects = world.store(save.ticket, StorageFailed(reason="the disk is full", is_full=True))
     assert effects[:2] == [Forget(key=save.key), Discard(blob=world.only(Append).blob)]
-    assert tus.refused(channel) == (503, "storage_failed")
+    assert tus.refused(channel) == (507, "storage_failed")
     assert tus.offset() is None
     assert tus.begin(10)
 
