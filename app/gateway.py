@@ -308,7 +308,12 @@ async def running(
                     revocations = RevocationPages(
                         gate, stores.records, lambda: 0 if http is None else http.check_callers()
                     )
-                    files, pages = BlobFiles(stores.blobs), _pages(gateway, own_sessions, revocations, traffic, connect)
+                    if gate is not None and stores.shared:
+                        tasks.start_soon(revocations.keep_current, gate)
+                    if worker is not None:
+                        await tasks.start(worker.tell_metrics, functools.partial(_exposition, gateway, traffic))
+                    files = BlobFiles(stores.blobs)
+                    pages = _pages(gateway, own_sessions, revocations, traffic, connect, worker)
                     http = HttpServer(
                         surface,
                         hub,
@@ -528,6 +533,7 @@ def _pages(
     revocations: RevocationPages,
     traffic: Counts,
     connect: ConnectPages | None,
+    worker: Worker | None,
 ) -> Pages:
     hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
@@ -580,24 +586,36 @@ def _pages(
             case Page.REVOKE:
                 return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
-                metrics = await to_thread.run_sync(_load_metrics)
-                counted = metrics.exposition(
-                    VERSION,
-                    hub.engine.report(),
-                    hub.tasks(),
-                    hub.now_unix(),
-                    traffic=traffic,
-                    files=hub.files(),
-                    ends=hub.engine.file_ends(),
-                    replicas=None if replicas is None else replicas.replica_count,
-                )
-                return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
+                counted = await _exposition(gateway, traffic)
+                if worker is not None:
+                    counted = await worker.gathered_metrics(counted)
+                return page_answer(200, counted, content_type=(await _metrics()).CONTENT_TYPE)
 
     return answer
 
 
-def _load_metrics() -> ModuleType:
+async def _exposition(gateway: Gateway, traffic: Counts) -> bytes:
+    """Returns the metrics of this process."""
+    hub, replicas = gateway.hub, gateway.membership
+    exposed: bytes = (await _metrics()).exposition(
+        VERSION,
+        hub.engine.report(),
+        hub.tasks(),
+        hub.now_unix(),
+        traffic=traffic,
+        files=hub.files(),
+        ends=hub.engine.file_ends(),
+        replicas=None if replicas is None else replicas.replica_count,
+    )
+    return exposed
+
+
+async def _metrics() -> ModuleType:
     """Imports the metrics, with the first request for them: no other module takes longer to import."""
+    return await to_thread.run_sync(_load_metrics)
+
+
+def _load_metrics() -> ModuleType:
     from .admin import metrics
 
     return metrics

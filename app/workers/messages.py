@@ -25,6 +25,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     Attributes:
         tag: of the worker among the replicas.
+        folder: a folder for the sockets of all workers.
         base_url: the URL of the port.
         sockets: the numbers of the descriptors that it listens on, by their names (`Listening`).
         probes: it probes the servers and tells the banner.
@@ -32,6 +33,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     settings: Settings
     tag: str
+    folder: str
     base_url: str
     sockets: dict[str, tuple[int, ...]]
     probes: bool

@@ -7,6 +7,7 @@ first, then it accepts no more connections and ends with its last session.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -26,6 +27,7 @@ from ..runtime.signals import Stop
 from .folder import WorkersFolder, check_storage, held_folder
 from .listening import Listening
 from .messages import Handover
+from .metrics import ENDING
 from .process import WorkerProcess, started
 
 RESTART_FIRST_S: Final = 0.1
@@ -213,6 +215,9 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             try:
                 await self._folder.remove_worker(slot.tag)
+                for ending in (".sock", ENDING):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self._private, f"{slot.tag}{ending}"))
             except Exception as error:
                 _log.warning("the folder of worker %s stays until the next start: %s", slot.tag, error)
         self._all.discard(slot)
@@ -226,6 +231,7 @@ class Supervisor:
         return Handover(
             settings=msgspec.structs.replace(slot.settings, cluster=cluster),
             tag=slot.tag,
+            folder=self._private,
             base_url=self._listening.base_url,
             sockets=self._listening.descriptors(),
             probes=not self._is_shown and self._slots[0] is slot,

@@ -7,7 +7,7 @@ import socket
 from typing import Final
 
 import anyio
-from anyio.abc import SocketListener, UNIXSocketStream
+from anyio.abc import SocketListener, TaskStatus, UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.stapled import MultiListener
 
@@ -15,6 +15,7 @@ from ...transports.tls.server import ServerTls
 from ..runtime.listeners import HttpListener
 from .listening import LINES, PORT, SOCKET
 from .messages import LINE_MAX_BYTES, WORKER_VARIABLE, Handover, Message, Retire, decode, encode, take_over
+from .metrics import Expose, gathered, tell_metrics
 
 
 class Worker:
@@ -57,6 +58,14 @@ class Worker:
         """Returns the listening socket of a server that speaks lines."""
         (descriptor,) = self.handover.sockets[f"{LINES}{server}"]
         return _inherited(descriptor)
+
+    async def tell_metrics(self, expose: Expose, *, task_status: TaskStatus[None]) -> None:
+        """Tells the metrics of this worker to the others, until cancelled."""
+        await tell_metrics(self.handover.folder, self.tag, expose, task_status=task_status)
+
+    async def gathered_metrics(self, own: bytes) -> bytes:
+        """Returns the metrics of all workers, `own` among them."""
+        return await gathered(self.handover.folder, self.tag, own)
 
     async def tell(self, message: Message) -> None:
         """Tells the supervisor. Nothing is told to one that is gone: `wait_retired` returns then."""

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from command import PATIENCE_S, Run, Session, call_message, is_alive, request, until
@@ -52,7 +52,11 @@ def children(pid: int) -> list[int]:
 
 
 def _open_files(pid: int) -> str:
-    return " ".join(os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir())
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(each))
+    return " ".join(found)
 
 
 def tool_pid(session: Session) -> int:

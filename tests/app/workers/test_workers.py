@@ -77,6 +77,13 @@ def test_any_worker_serves_sessions_files_and_sockets(write_config: Write, tmp_p
         for path in ("http.sock", "lines.sock"):
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(tmp_path / path))
+        shown = caller.fetch("GET", f"{workers.url.removesuffix('/mcp/a')}/metrics").body.decode()
+        sessions = [line for line in shown.splitlines() if line.startswith("isthmus_sessions{")]
+        assert sorted(line.partition(",")[0] for line in sessions) == [
+            'isthmus_sessions{worker="w1"',
+            'isthmus_sessions{worker="w2"',
+        ]
+        assert 'isthmus_worker_answers{worker="w2"} 1' in shown
         banners = [line for line in workers.stdout.splitlines() if "listens on" in line]
         assert len(banners) == 1
         assert not (tmp_path / "data/workspaces/.lock").stat().st_size
