@@ -132,7 +132,7 @@ def _isthmus_sqlite(route: Route, port: int, upstream: str | list[str], scratch:
     return Start([*ISTHMUS, "serve", str(path)])
 
 
-def _isthmus_served(tokens: int, *options: str) -> Starter:
+def _isthmus_served(tokens: int) -> Starter:
     """Starts the product with a configuration file, which authentication needs, and clients with so many tokens.
     0: there is no authentication."""
 
@@ -149,7 +149,7 @@ def _isthmus_served(tokens: int, *options: str) -> Starter:
             keys = {"url": issuer().url, "jwks_url": f"{issuer().url}/keys", "audience": [AUDIENCE]}
             settings["auth"] = {"issuers": [keys]}
         path.write_text(json.dumps(settings))
-        return Start([*ISTHMUS, "serve", *options, str(path)], tokens=file if tokens else None)
+        return Start([*ISTHMUS, "serve", str(path)], tokens=file if tokens else None)
 
     return start
 
@@ -355,7 +355,6 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-shared": _isthmus_shared,
     "isthmus-sqlite": _isthmus_sqlite,
     "isthmus-served": _isthmus_served(0),
-    "isthmus-workers-2": _isthmus_served(0, "--workers", "2"),
     "isthmus-profile-5": _isthmus_profile(5),
     "isthmus-profile-50": _isthmus_profile(50),
     "isthmus-profile-500": _isthmus_profile(500),

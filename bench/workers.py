@@ -1,7 +1,7 @@
-"""Measures what a call costs with several workers behind one port, beside one process: `workers_c16`.
+"""Measures what a call costs with two workers behind one port, beside one process: `python bench/workers.py [ROUNDS]`.
 
 CPU time is that of all processes of the product together, those that only wait among them. Each session has its
-connection, so its worker answers it. `python bench/workers.py` measures this alone.
+connection, so its worker answers it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from programs import BUILD, Failed, Program, Programs, allow_open_files, build, 
 from subjects import STARTERS, Route
 from targets import Figures
 
-SUBJECTS: Final = ("isthmus-served", "isthmus-workers-2")
+SUBJECTS: Final[dict[str, tuple[str, ...]]] = {"one process": (), "two workers": ("--workers", "2")}
+"""The options of each."""
 SESSIONS: Final = 16
 CALLS: Final = 20_000
 TIMEOUT_S: Final = 90
@@ -28,11 +29,12 @@ def measure_workers(programs: Programs, rounds: int, calls: int = CALLS) -> dict
     """Returns CPU time and throughput by subject and round. The subjects take turns."""
     url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
     started: dict[str, Program] = {}
-    for name in SUBJECTS:
+    for name, options in SUBJECTS.items():
         port = free_port()
-        start = STARTERS[name](_HTTP, port, url, programs.scratch)
+        start = STARTERS["isthmus-served"](_HTTP, port, url, programs.scratch)
         assert start is not None
-        started[name] = programs.listening(start.command, port, dict(start.env))
+        *command, config = start.command
+        started[name] = programs.listening([*command, *options, config], port, dict(start.env))
         _load(started[name], 10 * SESSIONS)
     results: dict[str, list[Figures]] = {}
     for _ in range(rounds):
@@ -69,7 +71,7 @@ def main() -> None:
     build()
     allow_open_files()
     with Programs() as programs:
-        for name, rounds in measure_workers(programs, int(sys.argv[1]) if sys.argv[1:] else 5).items():
+        for name, rounds in measure_workers(programs, int(sys.argv[1]) if sys.argv[1:] else 9).items():
             cpu_us = statistics.median(figures["cpu_us"] for figures in rounds)
             calls_per_s = statistics.median(figures["calls_per_s"] for figures in rounds)
             print(f"{name}: {cpu_us:.1f} us of CPU a call, {calls_per_s:.0f} calls/s")

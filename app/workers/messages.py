@@ -21,7 +21,7 @@ _LENGTH_BYTES: Final = 8
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What a worker is to serve.
+    """The configuration and the sockets that a worker is to serve.
 
     Attributes:
         tag: of the worker among the replicas.

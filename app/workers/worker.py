@@ -1,4 +1,4 @@
-"""This process as one of several workers: what it got from its supervisor, and what it tells."""
+"""A worker, as its own process sees it: what it got from its supervisor, and what it tells."""
 
 from __future__ import annotations
 

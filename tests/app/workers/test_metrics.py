@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def test_each_sample_has_the_label_of_its_worker() -> None:
-    """What a parser of Prometheus reads of the page is what it reads of each worker, with a label."""
+    """A parser of Prometheus reads of the page what it reads of each worker, with a label."""
     own = exposition("1", (), (), 0.0)
     tricky = b'# HELP a_total A { brace.\n# TYPE a_total counter\na_total{b="}\\"{"} 1.0\na_total 2\n'
     parts = {"w1": own, "w2": own + tricky, "w3": None}

@@ -92,7 +92,7 @@ def test_any_worker_serves_sessions_files_and_sockets(write_config: Write, tmp_p
 
 
 def test_the_death_of_a_worker_ends_its_sessions_alone(write_config: Write) -> None:
-    """Those of the other go on, and those of the dead one are told to begin anew. It is started again."""
+    """Sessions of the other go on, and those of the dead one are told to begin anew. It is started again."""
     with running(write_config()) as workers:
         found = workers.sessions()
         dead, kept = found["w1"][0], found["w2"][0]
