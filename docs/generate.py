@@ -89,7 +89,7 @@ MACHINES: Final = {
     "lease": "isthmus.core.replicas.leases",
 }
 
-SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
+SECTIONS: Final = ("core", "auth", "storage", "cluster", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,

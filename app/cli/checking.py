@@ -50,7 +50,7 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
                 profile_lines += ["", *await describe_profiles.describe(service.hub, settings, profile, reports)]
         problems = await service.issuer_problems()
     stores = await examine(settings.storage)
-    is_good = all(store.is_usable for store in stores)
+    is_good = has_stores = all(store.is_usable for store in stores)
     for server, report in zip(settings.servers, reports, strict=True):
         is_answered = not report.problem or awaits_clients(server, report)
         is_reached = all(address.state != "ill" for address in report.addresses)
@@ -58,7 +58,7 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
     problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
     is_good = is_good and not problems
     warned = check_screen.all_warnings(settings.servers, reports, problems) + describe_stores.warnings(stores)
-    holder = await taken_by(settings) if is_good else ""
+    holder = await taken_by(settings) if has_stores else ""
     store_lines = [*describe_stores.lines_of(stores), *([holder] if holder else [])]
     lines = [
         "",

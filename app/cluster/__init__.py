@@ -1,1 +1,1 @@
-"""This process among the replicas of its stores: its lease, and the way to the others."""
+"""The lease of this process among the replicas of its stores, and the way to the others."""

@@ -46,7 +46,7 @@ async def joined(
     if not stores.shared:
         yield None
         return
-    cluster = settings.cluster or Cluster()
+    cluster = settings.cluster
     name = ReplicaName(cluster.replica or _drawn_tag(), mint(os.urandom))
     # A store of its own, with one connection and a short time limit: a renewal waits for nobody, and one whose
     # connection has died is tried again in time.

@@ -10,14 +10,14 @@ from ..base.errors import StartError
 from ..config.cluster_settings import Cluster
 
 
-async def open_internal(cluster: Cluster | None) -> Listener[SocketStream] | None:
+async def open_internal(cluster: Cluster) -> Listener[SocketStream] | None:
     """Opens the listener; None: there is none.
 
     Raises:
         StartError: the address is taken or may not be used.
     """
-    where = None if cluster is None else cluster.socket or cluster.listen
-    if cluster is None or where is None:
+    where = cluster.socket or cluster.listen
+    if where is None:
         return None
     try:
         if cluster.socket is not None:

@@ -35,7 +35,7 @@ class Membership:
     Args:
         records: a store for leases alone: a renewal must not wait until others have saved what they have.
         fence: called once the lease is lost, and makes further changes of what the replicas share impossible.
-        when_gone: called with each replica that has no lease any more.
+        when_gone: called with each replica that has no lease any more, and whose address nobody has.
     """
 
     def __init__(
@@ -156,8 +156,12 @@ class Membership:
     async def _turn(self, *, is_start: bool = False) -> None:
         before = self._leases.peers()
         await self._carry_out(self._leases.handle_timeout(anyio.current_time()), is_start=is_start)
-        for peer in before.difference(self._leases.peers()):
-            self._when_gone(peer)
+        peers = self._leases.peers()
+        if peers != before:
+            addresses = {peer.address for peer in peers}  # one that was started again may have that of the run before
+            for peer in before:
+                if peer.address not in addresses:
+                    self._when_gone(peer)
 
     async def _carry_out(self, orders: list[Order], *, is_start: bool = False) -> None:
         while orders:

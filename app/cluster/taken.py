@@ -16,9 +16,9 @@ WATCH_S = RENEW_S + 1.0
 
 async def taken_by(settings: Settings) -> str:
     """Returns a line that says which process renews a lease under `cluster.replica`; "" if none does."""
-    if settings.cluster is None or settings.cluster.replica is None or not settings.storage.is_shared:
-        return ""
     tag = settings.cluster.replica
+    if tag is None or not settings.storage.is_shared:
+        return ""
     try:
         records = await open_records(settings.storage, calls_max=1)
         try:

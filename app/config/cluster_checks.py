@@ -21,7 +21,7 @@ _ADVERTISED: Final = re.compile(rf"http://{_HOST}:(?P<port>[0-9]{{1,5}})")
 def check_cluster(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
     """Checks `cluster`, and what it needs beside it."""
     cluster = settings.cluster
-    if cluster is None or not is_sound("cluster"):
+    if not is_sound("cluster") or cluster == Cluster():
         return
     if is_sound("storage") and not settings.storage.is_shared:
         key = "storage.records" if settings.storage.records is None else "storage.blobs"

@@ -12,7 +12,7 @@ TAG_PATTERN = r"[a-z0-9]{1,8}"
 
 
 class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """This process among the replicas that use the same storage.records and storage.blobs."""
+    """Settings of this replica, if several use the same storage.records and storage.blobs."""
 
     replica: Annotated[
         str | None,

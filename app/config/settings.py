@@ -599,9 +599,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     core: Core = Core()
     auth: Auth = Auth()
     storage: Storage = Storage()
-    cluster: Annotated[
-        Cluster | None, about("This process among other replicas of the same stores. null: requests are not passed on.")
-    ] = None
+    cluster: Cluster = Cluster()
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()

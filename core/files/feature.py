@@ -22,7 +22,9 @@ from .foreign_files import ForeignFiles
 from .plane import FilePlane
 from .resources import ArtifactResources
 from .store.puts import Puts
+from .store.room import Room
 from .store.shared import SharedFiles
+from .store.shares import TIMER as SHARE_TIMER
 from .store.store import FileStore
 from .store.workspaces import WorkspaceOrders
 from .transfer.admission import UploadAdmission
@@ -50,21 +52,22 @@ class Files(Feature):
     ) -> None:
         sessions = downstream.sessions
         self._context = context
-        self._file_store = file_store = FileStore(context, is_live=lambda sid: sessions.by_sid(sid) is not None)
+        self._file_store = file_store = FileStore(context, lambda sid: sessions.by_sid(sid) is not None, storage_orders)
         file_store.restore(stored_uploads, stored)
+        self._shared_files = shared_files = SharedFiles(context, file_store, storage_orders)
+        room = Room(file_store, shared_files)
         self._puts = puts = Puts(
-            context, file_store, storage_orders, is_live=lambda sid: sessions.by_sid(sid) is not None
+            context, file_store, storage_orders, room, is_live=lambda sid: sessions.by_sid(sid) is not None
         )
         self._workspaces = workspaces = WorkspaceOrders(context, storage_orders, is_used=sessions.has_workspace)
         linked_resources = LinkedResources(context, upstream.writer)
         inline_inputs = InlineInputs(context, file_store, puts)
-        self._shared_files = shared_files = SharedFiles(context, file_store, storage_orders)
         self._foreign_files = foreign_files = ForeignFiles(context, file_store, shared_files)
-        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs)
+        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources, inline_inputs, room)
         self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
         put_calls = PutCalls(context, puts)
         self._plane = plane = FilePlane(context, file_store, calls, resources, linked_resources, put_calls)
-        self._admission = admission = UploadAdmission(context, sessions, file_store, storage_orders)
+        self._admission = admission = UploadAdmission(context, sessions, file_store, storage_orders, room)
         transfers = FileTransfers(context, file_store, admission, shared_files)
         self._resumable_uploads = resumable_uploads = ResumableUploads(context, file_store, admission)
         self.interceptors = (foreign_files, plane)
@@ -76,6 +79,7 @@ class Files(Feature):
             "room": lambda _: file_store.make_room(),
             "draft": resumable_uploads.handle_timeout,
             "put": puts.handle_timeout,
+            SHARE_TIMER: file_store.handle_share,
         }
         self.openings = {
             UploadOpening: transfers.open_upload,

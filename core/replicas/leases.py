@@ -88,8 +88,8 @@ Order: TypeAlias = Save | Scan | Delete
 class LeaseState(enum.Enum):
     """The states of the own lease."""
 
-    TAKING = "taking"
-    HELD = "held"
+    TAKING = "taking"  # it is not ours yet
+    HELD = "held"  # it is renewed
     REFUSED = "refused"  # another replica has the tag, or there are too many
     LOST = "lost"  # others believe that this process is gone
     LEFT = "left"  # it was given back
@@ -98,10 +98,10 @@ class LeaseState(enum.Enum):
 class LeaseInput(enum.Enum):
     """The inputs that move a lease from state to state."""
 
-    HOLD = "hold"
-    REFUSE = "refuse"
-    LOSE = "lose"
-    LEAVE = "leave"
+    HOLD = "hold"  # the record is of this run
+    REFUSE = "refuse"  # the record changes while another run has it, cannot be read, or is one too many
+    LOSE = "lose"  # a renewal conflicted, and the record is gone or of another run
+    LEAVE = "leave"  # the replica stops in order
 
 
 # An input missing from a row is illegal in that state; an empty row is terminal.
@@ -192,7 +192,7 @@ class Leases(Machine[LeaseState, LeaseInput]):
 
     @property
     def address(self) -> str:
-        """Where other replicas reach this one; "": nowhere."""
+        """The address at which other replicas reach this one; "": there is none."""
         return self._lease.address
 
     @property
@@ -201,11 +201,12 @@ class Leases(Machine[LeaseState, LeaseInput]):
         return 1 + len(self._others)
 
     def find(self, tag: str) -> Peer | None:
-        """Returns the other replica with this tag, as last seen."""
+        """Returns the other replica with this tag, as last seen. One whose lease cannot be read has neither run nor
+        address, and is not gone."""
         found = self._others.get(key_of(tag))
-        if found is None or found.lease is None:
+        if found is None:
             return None
-        return Peer(tag, found.lease.run, found.lease.address)
+        return Peer(tag, "", "") if found.lease is None else Peer(tag, found.lease.run, found.lease.address)
 
     def peers(self) -> frozenset[Peer]:
         """All other replicas whose leases can be read, as last seen."""

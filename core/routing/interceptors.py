@@ -24,6 +24,7 @@ ORDER: Final[dict[str, str]] = {
     "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
     "idle stop": "From here on a request counts as use of the server.",
     "time limits": "Counts from the arrival of a call, whatever holds it back later.",
+    "task room": "The place for a task is there before it is reserved.",
     "task wishes": "Takes the wish out of the params before anything else reads them.",
     "shared settings": "Merges what sessions set in one process, before that is sent.",
     "foreign files": "Loads what is known of the files that a request names, before anything asks for them.",

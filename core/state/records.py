@@ -55,6 +55,7 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
         expires_at_unix: when the upload goes if it is not used; 0 if not known. Use does not always save the record
             again, so the upload may live somewhat longer than this says.
         stored_at_unix: 0 if an earlier version saved the record.
+        counted_by: the replica in whose share the file counts (`ReplicaName.owner`); absent if there are no replicas.
     """
 
     server: str
@@ -69,6 +70,7 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
     is_bearer: bool = False
     expires_at_unix: float = 0.0
     stored_at_unix: float = 0.0
+    counted_by: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> str:

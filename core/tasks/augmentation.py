@@ -7,7 +7,7 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Support and Handling"; the tasks
 from __future__ import annotations
 
 from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
-from ..base.plan import OURS, Offer
+from ..base.plan import OURS, Offer, ServerPlan
 from ..bridge import task_support, tasks
 from ..bridge.task_support import NEEDED, Support
 from ..downstream.responder import Responder
@@ -23,6 +23,45 @@ from ..upstream import task_offers
 from ..upstream.task_offers import tool_of
 from ..upstream.tool_discovery import ToolDiscovery
 from .local_tasks import LocalTasks
+
+
+class TaskRoom(Interceptor):
+    """Gets a place for the task that a call may become from what all replicas may have together. That asks the storage
+    once for many tasks; the call waits for it."""
+
+    name = "task room"
+
+    def __init__(self, context: Context, local_tasks: LocalTasks) -> None:
+        self._context = context
+        self._local_tasks = local_tasks
+
+    def is_for(self, plan: ServerPlan) -> bool:
+        return plan.tasks.are_offered and self._context.plan.replica is not None
+
+    def has_say(self, link: Link) -> bool:
+        return False
+
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
+        session = link.session_of(exchange)
+        if exchange.method != "tools/call" or not _may_want_task(session, exchange):
+            return False
+        is_held = False
+
+        def prepared(problem: str) -> None:
+            if problem:  # a call that must be a task is refused for want of a place
+                self._context.note("warning", f"no place for a task: {problem}", session.server)
+            if is_held and exchange.state is ExchangeState.PREPARING:
+                link.router.forward(link, exchange, after=self.name)
+
+        is_answered = self._local_tasks.task_quota.prepare(session, prepared)
+        is_held = not is_answered
+        return is_held
+
+
+def _may_want_task(session: Session, exchange: Exchange) -> bool:
+    if session.is_stateless:
+        return exchange.request is not None and task_support.declares(exchange.request.capabilities)
+    return session.features.tasks and b"task" in outline_of(exchange.params or b"")
 
 
 class TaskWishes(Interceptor):

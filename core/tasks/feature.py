@@ -15,11 +15,12 @@ from ..state.storage_orders import StorageOrders
 from ..state.task import Task
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
-from .augmentation import TaskAugmentation, TaskWishes
+from .augmentation import TaskAugmentation, TaskRoom, TaskWishes
 from .foreign_tasks import ForeignTasks
 from .local_tasks import LocalTasks
 from .notifications import TaskNotifications
 from .ownership import is_shown, owner_of
+from .quota import SHARE_TIMER
 from .requests import TaskRequests
 from .store import TaskStore
 from .table import TaskTable
@@ -46,13 +47,14 @@ class Tasks(Feature):
         self._table = table = TaskTable()
         store = TaskStore(context, storage_orders)
         notifications = TaskNotifications(context, downstream, subscriptions.client_listens, table)
-        self._local_tasks = local_tasks = LocalTasks(context, responder, store, table, notifications)
+        self._local_tasks = local_tasks = LocalTasks(context, storage_orders, responder, store, table, notifications)
         upstream_tasks = UpstreamTasks(context, upstream.writer, responder, upstream.handshaker, local_tasks)
         self._foreign_tasks = foreign_tasks = ForeignTasks(context, storage_orders, local_tasks, store, table)
         self._requests = requests = TaskRequests(context, local_tasks, store, table, upstream_tasks, foreign_tasks)
         self._wishes = wishes = TaskWishes(context, responder, local_tasks)
         self.interceptors = (
             requests,
+            TaskRoom(context, local_tasks),
             wishes,
             TaskAugmentation(context, local_tasks, upstream.tool_discovery),
             upstream_tasks,
@@ -61,6 +63,7 @@ class Tasks(Feature):
             "adopt": while_open(local_tasks.handle_adopt),
             "look": while_open(upstream_tasks.handle_look),
             "task": local_tasks.handle_expiry,
+            SHARE_TIMER: local_tasks.task_quota.handle_share,
             "task-tick": local_tasks.task_questions.handle_tick,
             "task-look": requests.handle_look,
             "task-elsewhere": foreign_tasks.handle_elsewhere,

@@ -35,6 +35,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.records import StoredTask, TaskStatus
 from ..state.session import PendingQuestion, Session, SessionState
+from ..state.storage_orders import StorageOrders
 from ..state.task import Outcome, Task, TaskInput, TaskState
 from .answers import CANCELLED, TaskAnswers
 from .notifications import TaskNotifications
@@ -68,6 +69,7 @@ class LocalTasks:
     def __init__(
         self,
         context: Context,
+        storage_orders: StorageOrders,
         responder: Responder,
         store: TaskStore,
         table: TaskTable,
@@ -75,7 +77,7 @@ class LocalTasks:
     ) -> None:
         self.task_notifications = task_notifications
         self.task_questions = TaskQuestions(context, responder, table, task_notifications)
-        self.task_quota = TaskQuota(context, table)
+        self.task_quota = TaskQuota(context, storage_orders)
         self.answers = TaskAnswers(context, responder, store, table, task_notifications)
         self._context = context
         self._responder = responder
@@ -155,7 +157,18 @@ class LocalTasks:
     def _save_first(self, task: Task, run: Run) -> None:
         """Stores the record of a task whose client has no handle yet: it gets that after the last such save."""
         run.begin_save()
-        self._save(task, record_of(task), lambda fault: self._receive_saved(task, fault))
+        self._save_counted(task, lambda fault: self._receive_saved(task, fault))
+
+    def _save_counted(self, task: Task, then: Callable[[str], None]) -> None:
+        """Saves the record of a task that may live longer than it was counted for."""
+
+        def confirmed(problem: str) -> None:
+            if problem or self._tasks.get(task.id) is not task:
+                then(problem or "the task is gone")
+            else:
+                self._save(task, record_of(task), then)
+
+        self.task_quota.confirm(task, confirmed)
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Handles the response to a call that was to become a task and has not: a result makes it one, an error answers
@@ -243,7 +256,7 @@ class LocalTasks:
         if run.request is not None:
             self._save_first(task, run)
         else:
-            self._save(task, record_of(task))
+            self._save_counted(task, lambda fault: None)
 
     def receive_status(self, session: Session, exchange: Exchange, seen: tasks.TaskFields) -> None:
         """Takes over the status message and the poll interval of the server's task. The status itself follows from its
@@ -424,7 +437,7 @@ class LocalTasks:
         """Removes a task and its record: from now on it is unknown."""
         if self._tasks.pop(task.id, None) is None:
             return
-        self.task_quota.count(task, task.counted_for, -1)
+        self.task_quota.forget(task)
         for purpose in ("task", "task-tick"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
@@ -520,7 +533,7 @@ class LocalTasks:
         """Takes a task as its record shows it, in place of what was known of it."""
         known = self._tasks.get(record.id)
         if known is not None and self.is_own(known):
-            self.task_quota.count(known, known.counted_for, -1)
+            self.task_quota.leave(known)
         ordinal = self.task_quota.next_ordinal() if known is None else known.ordinal
         task = self._tasks[record.id] = restored(record, ordinal=ordinal, now_unix=self._context.now_unix)
         if self.is_own(task):
@@ -532,7 +545,7 @@ class LocalTasks:
         if self._tasks.pop(task.id, None) is None:
             return
         if self.is_own(task):
-            self.task_quota.count(task, task.counted_for, -1)
+            self.task_quota.leave(task)
         for purpose in ("task", "task-tick", "task-elsewhere"):
             self._context.timers.cancel((purpose, task.id))
         self._store.leave(task)

@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class Events:
-    """What a membership tells: the replicas that are gone, and that the shared stores are closed."""
+    """Takes note of what a membership tells: the replicas that are gone, and that the shared stores are closed."""
 
     def __init__(self) -> None:
         self.gone: dict[str, anyio.Event] = {}
@@ -48,12 +48,17 @@ class Events:
 
 
 def membership(
-    records: Records, tag: str, events: Events, *, place: str = "", lease_s: float = LEASE_S, renew_s: float = RENEW_S
+    records: Records,
+    tag: str,
+    events: Events,
+    *,
+    address: str | None = None,
+    lease_s: float = LEASE_S,
+    renew_s: float = RENEW_S,
 ) -> Membership:
     leases = Leases(
         ReplicaName(tag, mint(os.urandom)),
-        f"http://{tag}:1",
-        place,
+        f"http://{tag}:1" if address is None else address,
         now=anyio.current_time(),
         lease_s=lease_s,
         renew_s=renew_s,
@@ -62,11 +67,9 @@ def membership(
 
 
 @asynccontextmanager
-async def member(
-    records: Records, tag: str, events: Events | None = None, *, place: str = ""
-) -> AsyncIterator[Membership]:
+async def member(records: Records, tag: str, events: Events | None = None) -> AsyncIterator[Membership]:
     """Runs a membership in this process."""
-    one = membership(records, tag, events or Events(), place=place)
+    one = membership(records, tag, events or Events())
     await one.take()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import os
@@ -18,9 +19,11 @@ from ...core.base.limits import Limits
 from ...core.wire.headers import Headers
 from ...core.wire.http.egress import REQUIRES_AUTHENTICATION, Proxy
 from ...core.wire.tls_faults import ALPN_REFUSED, Trust, explain_certificate, explain_handshake, reason_of
+from .driver import uses_protocols
 from .endpoint import Address, Endpoint
 from .keepalive import keep_alive
 from .stream_socket import socket_of
+from .transport_stream import TransportStream
 from .tunnel import TunnelRefused, open_tunnel
 
 HTTP1: Final = "http/1.1"
@@ -131,7 +134,7 @@ class Dialer:
         """Returns a stream to the server, or to a proxy that is told the whole URL."""
         try:
             if self._unix_path:
-                return await anyio.connect_unix(self._unix_path)
+                return await _connect_unix(self._unix_path)
             stream: ByteStream = await anyio.connect_tcp(*self.peer)
             keep_alive(socket_of(stream))
             if proxy is None:
@@ -221,6 +224,15 @@ class Dialer:
         if scheme in ("http", "ws"):
             return f"{where} closed the connection during set-up; does it speak {scheme}?"
         return explain_handshake(host, port, scheme, "")
+
+
+async def _connect_unix(path: str) -> ByteStream:
+    """Connects to a Unix socket. On asyncio the stream has a transport, which may be taken over; that of anyio has
+    none."""
+    if not uses_protocols():
+        return await anyio.connect_unix(path)
+    _, stream = await asyncio.get_running_loop().create_unix_connection(TransportStream, path)
+    return stream
 
 
 def _root_of(error: Exception) -> Exception:

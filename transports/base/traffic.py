@@ -73,6 +73,10 @@ class Traffic:
         if self._way is not None:
             self._counts.size_bytes[self._way] += size_bytes
 
+    def leave(self) -> None:
+        """Counts the request no more: another replica answers it."""
+        self._way = None
+
     def end(self, cause: Cause) -> None:
         """Counts the request as over. Called once."""
         if self._way is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import checkpoint
 
 
@@ -29,6 +30,15 @@ class TransportStream(asyncio.Protocol, ByteStream):
         self._transport = transport
         transport.set_write_buffer_limits(0)
         transport.pause_reading()
+
+    @property
+    def untouched(self) -> asyncio.Transport | None:
+        """The transport, if nothing was read from it yet."""
+        return None if self._held or self._is_eof or self._transport.is_closing() else self._transport
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {SocketAttribute.raw_socket: lambda: self._transport.get_extra_info("socket")}
 
     def data_received(self, data: bytes) -> None:
         self._held.append(data)
@@ -95,6 +105,8 @@ def transport_of(stream: ByteStream) -> asyncio.Transport | None:
 
     anyio offers no public way to the transport. If it cannot be found, the stream serves as well, at a higher cost.
     """
+    if isinstance(stream, TransportStream):
+        return stream.untouched
     transport = getattr(stream, "_transport", None)
     if not hasattr(transport, "set_protocol"):
         return None

@@ -508,7 +508,9 @@ class Connection:
             refused = refusal_at(head.target, 508, f"got a request of another replica for replica {tag}, expected ours")
             exchange.answer(refused)
             self._settle()
-        elif (replica := replicas.known(tag)) is not None:
+            return
+        exchange.hand_over()
+        if (replica := replicas.known(tag)) is not None:
             self._pass_to(replica, exchange, head)
         else:
             self._jobs.start(partial(self._find, replicas, tag, exchange, head))
@@ -526,10 +528,6 @@ class Connection:
         replicas, writer = self._listening.replicas, self._writer
         assert replicas is not None and exchange.request is not None
         route, body = exchange.request
-        passed = Exchange(writer, HttpReply(), head_only=self._framing.head_only)
-        passed.request = exchange.request
-        passed.channel, exchange.channel = exchange.channel, None
-        writer.exchange = passed
         try:
             self._forwarded = PassedRequest(
                 replicas,
@@ -547,7 +545,7 @@ class Connection:
             )
         except (LocalProtocolError, ForwardFailed) as error:
             _log.warning("a request could not be passed on to replica %s: %s", replica.tag, error)
-            passed.answer(unavailable(head.target))
+            exchange.answer(unavailable(head.target))
             self._settle()
             return
         if body is None:

@@ -59,7 +59,7 @@ class Exchange:
         leaves_at_once: nothing is added after the end of the reply is queued, so it can be written at once.
     """
 
-    __slots__ = ("_is_due", "_reply", "_sink", "channel", "head_only", "is_ended", "request")
+    __slots__ = ("_is_due", "_is_passed", "_reply", "_sink", "channel", "head_only", "is_ended", "request")
 
     leaves_at_once = True
 
@@ -71,6 +71,7 @@ class Exchange:
         self._sink = sink
         self._reply = reply
         self._is_due = False  # the next call of `keep_alive` writes
+        self._is_passed = False
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
@@ -84,11 +85,15 @@ class Exchange:
     def close(self, order: Close) -> None:
         if order.drops:
             self._sink.cut_off(self, order.reason)
-        elif not self.is_ended:
+        elif not (self.is_ended or self._is_passed):
             self.put(self._reply.receive_close(order))
 
     def forward(self, order: Forward) -> None:
         self._sink.forward(self, order)
+
+    def hand_over(self) -> None:
+        """Leaves the reply to another replica, whose bytes the connection writes."""
+        self._is_passed = True
 
     def pause(self) -> None:
         """Does nothing: the request was read in full before the engine was told of it."""
@@ -105,7 +110,7 @@ class Exchange:
         """Writes a comment at every second call, which opens a reply that has not begun. Called twice in each
         `Limits.keep_alive_s`, so that a reply is opened within that time, and none earlier than after half of it."""
         self._is_due = not self._is_due
-        if not self._is_due and (outs := self._reply.keep_alive()):
+        if not (self._is_due or self._is_passed) and (outs := self._reply.keep_alive()):
             self.put(outs)
 
     def answer(self, refused: Refused) -> None:
@@ -158,6 +163,10 @@ class FileExchange(Exchange):
     def forward(self, order: Forward) -> None:
         super().forward(order)
         self.decided.set()
+
+    def hand_over(self) -> None:
+        super().hand_over()
+        self.traffic.leave()
 
     def serve(self, order: Serve) -> None:
         if self._is_serving or self.is_ended:

@@ -12,6 +12,7 @@ from ..base.wire import FOREVER, Wire
 from ..http1.client import ClientCodec
 
 if TYPE_CHECKING:
+    from ...core.wire.http.reverse_proxy_exchange import ForwardPlan
     from .forwarder import Forwarder
     from .request import UpstreamRequest
 
@@ -30,6 +31,7 @@ class UpstreamConnection:
         has_heard: a byte of the current response has arrived.
         is_stream: it is in use for an event stream that a client listens on.
         is_blocked: the last write has not left.
+        plan: that of the last request.
         known: the last head of a response, the method of its request, and the headers that pass on: None if the
             response is not passed on in one piece.
     """
@@ -45,6 +47,7 @@ class UpstreamConnection:
         "is_blocked",
         "is_stream",
         "known",
+        "plan",
         "request",
         "server",
         "was_used",
@@ -56,6 +59,7 @@ class UpstreamConnection:
         self.server = server
         self.http = ClientCodec(head_size_max_bytes=limits.head_size_max_bytes, only_h11=only_h11)
         self.request: UpstreamRequest | None = None
+        self.plan: ForwardPlan | None = None
         self.was_used = False
         self.has_heard = False
         self.is_stream = False

@@ -58,6 +58,14 @@ class TransparentServer:
     links: int = 0  # open connections, in use or idle
     streams: int = 0  # those of them that carry an event stream a client listens on
 
+    def take_idle(self, plan: ForwardPlan) -> UpstreamConnection:
+        """Takes an idle connection: one that has carried a request with this plan, else that used last."""
+        idle = self.idle
+        for at in range(len(idle) - 1, -1, -1):
+            if idle[at].plan is plan:
+                return idle.pop(at)
+        return idle.pop()
+
 
 class Forwarder:
     """All transparent servers of a listener. Connections are made, and carry bytes, while its context is open. Leaving
@@ -176,11 +184,13 @@ class Forwarder:
         await anyio.aclose_forcefully(stream)
         return ""
 
-    def take(self, id: str, *, is_call: bool, is_new: bool = False) -> UpstreamConnection | None:
+    def take(self, id: str, plan: ForwardPlan, *, is_call: bool, is_new: bool = False) -> UpstreamConnection | None:
         """Takes an idle connection to the server, or a place for a new one. The caller must pass the connection to
         `take_back` or `drop`, or `open` one.
 
         Args:
+            plan: of the request. A connection that has carried one with the same plan is preferred: both of its ends
+                know that head.
             is_call: for a request, rather than an event stream to listen on. Each kind has its own limit.
             is_new: do not use an idle connection.
 
@@ -192,7 +202,7 @@ class Forwarder:
             detail = f"overloaded: {server.streams} streams of this server are open"
             raise ForwardFailed(503, "overloaded", detail)
         while server.idle and not is_new:
-            link = server.idle.pop()
+            link = server.take_idle(plan)
             if not link.has_input():
                 link.is_stream = not is_call
                 server.streams += link.is_stream

@@ -56,7 +56,11 @@ class Membership(Protocol):
 
 
 class ReplicaDialer(Dialer):
-    """Connects to the internal listener of a replica."""
+    """Connects to the internal listener of a replica.
+
+    Raises:
+        ValueError: the address cannot be used.
+    """
 
     def __init__(self, address: str, limits: Limits) -> None:
         path = address.removeprefix(UNIX) if address.startswith(UNIX) else ""

@@ -127,7 +127,7 @@ class UpstreamRequest:
 
     def _take_link(self, body: bytes | None, *, is_new: bool) -> None:
         try:
-            link = self._forwarder.take(self._server, is_call=self.is_call, is_new=is_new)
+            link = self._forwarder.take(self._server, self._plan, is_call=self.is_call, is_new=is_new)
         except ForwardFailed as failure:
             self._fail(failure)
             return
@@ -152,6 +152,7 @@ class UpstreamRequest:
         self._connecting = None
         self._link = link
         link.request = self
+        link.plan = plan
         self._exchange.receive_connected()
         head: bytes
         if plan.post is not None and size_bytes is not None:

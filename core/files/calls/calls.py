@@ -15,6 +15,7 @@ from ...state.context import Context
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Link
 from ...state.storage_orders import StorageOrders
+from ..store.room import Room
 from ..store.store import FileStore
 from ..store.workspaces import WorkspaceOrders
 from . import arguments, claims, mentions, tool_hints
@@ -42,6 +43,7 @@ class Calls:
         workspaces: WorkspaceOrders,
         linked_resources: LinkedResources,
         inline_inputs: InlineInputs,
+        room: Room,
     ) -> None:
         self._context = context
         self._file_store = file_store
@@ -52,7 +54,7 @@ class Calls:
         self._output_paths = OutputPaths(context, workspaces, self._answered)
         self._result_rewriter = ResultRewriter(context, file_store)
         self._outputs = Outputs(
-            context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
+            context, file_store, storage_orders, self._result_rewriter, linked_resources, room, self._finish
         )
         self._missing_inputs = MissingInputs(context, storage_orders)
         self._jobs: dict[ExchangeKey, FileCall] = {}

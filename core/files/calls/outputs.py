@@ -34,6 +34,8 @@ from ...jsonrpc import envelope as rpc
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders, reason_of
 from ..store.filenames import is_text, mime_type_of, safe_filename, with_suffix
+from ..store.owners import Account
+from ..store.room import Room
 from ..store.store import FileStore, Reservation, StoredArtifact
 from .artifact import attach_error
 from .claims import claims_of
@@ -61,8 +63,10 @@ class Outputs:
         storage_orders: StorageOrders,
         result_rewriter: ResultRewriter,
         linked_resources: LinkedResources,
+        room: Room,
         finish: Callable[[FileCall, bytes], None],
     ) -> None:
+        self._room = room
         self._result_rewriter = result_rewriter
         self._linked_resources = linked_resources
         self._context = context
@@ -106,9 +110,30 @@ class Outputs:
         if not sources:
             self._deliver(outcome)
             return
+        size_bytes = sum(file.size_bytes for file in outcome.files) + sum(
+            len(one.data) for one in outcome.inline[:left]
+        )
+
+        def prepared(problem: str) -> None:
+            if not problem:
+                self._order_collect(outcome, tuple(sources))
+            elif not job.is_over:
+                job.report(problem)
+                self._deliver(outcome)
+
+        self._room.prepare(self._account(job), size_bytes, prepared, artifacts=len(sources))
+
+    def _account(self, job: FileCall) -> Account:
+        session = job.link.session_of(job.exchange)
+        return self._file_store.account(session.principal, session.files_sid)
+
+    def _order_collect(self, outcome: Outcome, sources: tuple[Source, ...]) -> None:
+        job, limits = outcome.job, self._context.limits
+        if job.is_over:
+            return
         blobs = tuple(self._context.mint() for _ in sources)
         session = job.link.session_of(job.exchange)
-        room = self._file_store.room(self._file_store.account(session.principal, session.files_sid))
+        room = self._file_store.room(self._account(job))
 
         def late(answer: StorageAnswer) -> None:
             for blob, file in zip(blobs, answer.files if isinstance(answer, Collected) else (), strict=False):
@@ -117,7 +142,7 @@ class Outputs:
 
         def collected(answer: StorageAnswer) -> None:
             if isinstance(answer, Collected):
-                self._take_in(outcome, blobs, answer.files)
+                self._prepare_to_take_in(outcome, blobs, answer.files)
             elif not job.is_over:
                 job.report(reason_of(answer))
                 self._deliver(outcome)
@@ -127,7 +152,7 @@ class Outputs:
                 ticket=ticket,
                 server=session.server,
                 workspace=job.link.workspace,
-                sources=tuple(sources),
+                sources=sources,
                 blobs=blobs,
                 size_max_bytes=limits.artifact_size_max_bytes,
                 total_size_max_bytes=room,
@@ -136,10 +161,21 @@ class Outputs:
             late=late,
         )
 
+    def _prepare_to_take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
+        """Gets room for what the files have turned out to be."""
+        taken = [file for file in files if not file.problem]
+
+        def prepared(problem: str) -> None:
+            if problem and not outcome.job.is_over:
+                outcome.job.report(problem)
+            self._take_in(outcome, blobs, files)
+
+        size_bytes = sum(file.size_bytes for file in taken)
+        self._room.prepare(self._account(outcome.job), size_bytes, prepared, artifacts=len(taken))
+
     def _take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
         job = outcome.job
-        session = job.link.session_of(job.exchange)
-        account = self._file_store.account(session.principal, session.files_sid)
+        account = self._account(job)
         seen: set[str] = set()
         taken: list[tuple[StoredArtifact, Reservation, SeenFile | None]] = []
         for index, (blob, file) in enumerate(zip(blobs, files, strict=True)):

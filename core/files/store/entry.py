@@ -16,6 +16,9 @@ class Entry(Generic[R]):
     Attributes:
         record: the record as it was last saved.
         account: the account that the file counts in.
+        is_foreign: another replica stored the file and counts it, or an earlier run did.
+        is_used_elsewhere: another replica has extended the upload.
+        looked_at: when its record was last read, to see that.
         pins: number of calls that use the file. While there are any, it neither expires nor is evicted.
         expires_at: when the file goes, if no call uses it then.
         used: ordinal of the last use; the higher, the later.
@@ -23,13 +26,35 @@ class Entry(Generic[R]):
         added_at: when the file was added to the store; minus infinity if an earlier run stored it.
     """
 
-    __slots__ = ("account", "added_at", "expires_at", "pins", "record", "used", "used_at_unix")
+    __slots__ = (
+        "account",
+        "added_at",
+        "expires_at",
+        "is_foreign",
+        "is_used_elsewhere",
+        "looked_at",
+        "pins",
+        "record",
+        "used",
+        "used_at_unix",
+    )
 
     def __init__(
-        self, record: R, account: Account, *, added_at: float, expires_at: float, used: int, used_at_unix: float
+        self,
+        record: R,
+        account: Account,
+        *,
+        added_at: float,
+        expires_at: float,
+        used: int,
+        used_at_unix: float,
+        is_foreign: bool = False,
     ) -> None:
         self.record: R = record
         self.account = account
+        self.is_foreign = is_foreign
+        self.is_used_elsewhere = False
+        self.looked_at = float("-inf")
         self.pins = 0
         self.added_at = added_at
         self.expires_at = expires_at

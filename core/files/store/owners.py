@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...base.plan import FileScope
 from ...state.context import Context
@@ -63,6 +63,10 @@ class Account(NamedTuple):
 
     principal: str
     sid: str
+
+
+ALL: Final = Account("", "")
+"""Stands for all accounts together: every account has a principal or a session."""
 
 
 def account_of(scope: FileScope, principal: str, sid: str) -> Account:

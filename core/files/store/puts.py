@@ -22,6 +22,7 @@ from ...state.session import Session
 from ...state.storage_orders import StorageOrders, reason_of
 from .filenames import HEAD_BYTES
 from .owners import Account, Owner, user_of
+from .room import Room
 from .store import FileStore, Reservation, StoredUpload
 from .uploads import Uploader, save_uploads, upload_record
 
@@ -130,8 +131,14 @@ class Puts:
     """
 
     def __init__(
-        self, context: Context, file_store: FileStore, storage_orders: StorageOrders, is_live: Callable[[str], bool]
+        self,
+        context: Context,
+        file_store: FileStore,
+        storage_orders: StorageOrders,
+        room: Room,
+        is_live: Callable[[str], bool],
     ) -> None:
+        self._room = room
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
@@ -148,6 +155,17 @@ class Puts:
         problem. A part that is refused changes nothing, except that a file which cannot be completed any more is
         dropped."""
         assert len(part.data) <= self._context.limits.upload_part_max_bytes
+        account = self._file_store.account(session.principal, session.files_sid)
+
+        def prepared(problem: str) -> None:
+            if problem:
+                then(Problem(f"The content could not be stored: {problem}. Try again."))
+            else:
+                self._put(session, part, then)
+
+        self._room.prepare(account, len(part.data), prepared, uploads=0 if part.append_to else 1)
+
+    def _put(self, session: Session, part: Part, then: Then) -> None:
         draft = self._continued(session, part) if part.append_to else self._begun(session, part)
         if isinstance(draft, Problem):
             then(draft)
@@ -254,9 +272,11 @@ class Puts:
         stored = StoredFile(filename, draft.size_bytes, sha256, mime_type, draft.head)
         record = upload_record(self._context, draft.uploader, draft.blob, stored)
 
+        reservation = draft.reservation
+        assert reservation is not None
+
         def judge(failure: StorageAnswer | None) -> Problem | None:
-            reservation = draft.end()
-            assert reservation is not None
+            draft.end()
             self._file_store.release(reservation)
             if failure is not None:
                 return Problem(f"The content could not be stored: {reason_of(failure)}.")
@@ -266,7 +286,9 @@ class Puts:
         def saved(problem: Problem | None) -> None:
             then(record if problem is None else problem)
 
-        save_uploads(self._context, self._file_store, self._storage_orders, [record], judge, saved)
+        save_uploads(
+            self._context, self._file_store, self._storage_orders, [record], self._room, reservation, judge, saved
+        )
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,14 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Literal, overload
 
 from ...base.limits import Limits
 from ...state.records import FileKind
 from .entry import ArtifactEntry, StoredEntry, UploadEntry
-from .owners import Account
+from .owners import ALL, Account
 
 
 class Reservation:
@@ -36,11 +36,12 @@ class Reservation:
 class _Balance:
     """The files and reservations of one account."""
 
-    __slots__ = ("artifacts", "held_artifacts", "held_bytes", "held_uploads", "size_bytes", "uploads")
+    __slots__ = ("artifacts", "counted", "held_artifacts", "held_bytes", "held_uploads", "size_bytes", "uploads")
 
     def __init__(self) -> None:
         self.uploads: dict[tuple[str, str], StoredEntry] = {}  # by session and id
         self.artifacts: dict[tuple[str, str], StoredEntry] = {}
+        self.counted: dict[FileKind, int] = {"upload": 0, "artifact": 0}
         self.size_bytes = 0
         self.held_bytes = 0
         self.held_uploads = 0
@@ -50,15 +51,35 @@ class _Balance:
     def is_empty(self) -> bool:
         return not (self.uploads or self.artifacts or self.held_uploads or self.held_artifacts or self.held_bytes)
 
+    @property
+    def used(self) -> tuple[int, int, int]:
+        """The bytes, uploads and artifacts, stored and reserved."""
+        return (
+            self.size_bytes + self.held_bytes,
+            self.counted["upload"] + self.held_uploads,
+            self.counted["artifact"] + self.held_artifacts,
+        )
+
     def of_kind(self, kind: FileKind) -> dict[tuple[str, str], StoredEntry]:
         return self.uploads if kind == "upload" else self.artifacts
 
 
-class StorageQuota:
-    """Counts bytes and files, stored and reserved. Enforces no rule except that nothing is counted twice."""
+Share = Callable[[Account], tuple[int, ...]]
+"""Returns the part of the limits that is this process's own: (bytes, uploads, artifacts) of an account, (bytes, files)
+of `ALL`."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+
+class StorageQuota:
+    """Counts bytes and files, stored and reserved. Enforces no rule except that nothing is counted twice. Files that
+    another replica counts are kept here, and not counted.
+
+    Args:
+        share: None: the limits are this process's alone.
+    """
+
+    def __init__(self, limits: Limits, share: Share | None = None) -> None:
+        self._share = share or _whole(limits)
+        self._counted_files = 0
         self._accounts: dict[Account, _Balance] = {}
         self._entries: dict[tuple[FileKind, str, str], StoredEntry] = {}
         self._total_bytes = 0
@@ -69,9 +90,15 @@ class StorageQuota:
 
     def free(self, account: Account) -> tuple[int, int]:
         """Returns how many bytes an account, and all together, are below their limits; negative if above."""
+        used = self.used(account)[0]
+        return self._share(account)[0] - used, self._share(ALL)[0] - self._total_bytes
+
+    def used(self, account: Account) -> tuple[int, ...]:
+        """Returns what is stored and reserved, in the form of `Share`."""
+        if account == ALL:
+            return self._total_bytes, self._counted_files + self._held_files
         balance = self._accounts.get(account)
-        used = 0 if balance is None else balance.size_bytes + balance.held_bytes
-        return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
+        return (0, 0, 0) if balance is None else balance.used
 
     def unsure(self, account: Account | None = None) -> list[Reservation]:
         """Returns the reservations that are not sure, of one account or of all, newest first."""
@@ -91,10 +118,11 @@ class StorageQuota:
 
     def stored_slots(self, account: Account, kind: FileKind) -> tuple[int, int]:
         """Returns the same, of files that are stored: reservations are left out."""
-        limits, balance = self._limits, self._accounts.get(account)
-        limit = limits.uploads_per_session_max if kind == "upload" else limits.artifacts_per_session_max
-        used = 0 if balance is None else len(balance.of_kind(kind))
-        return limit - used, limits.stored_files_max - len(self._entries)
+        balance = self._accounts.get(account)
+        _, uploads_max, artifacts_max = self._share(account)
+        used = 0 if balance is None else balance.counted[kind]
+        own_max = uploads_max if kind == "upload" else artifacts_max
+        return own_max - used, self._share(ALL)[1] - self._counted_files
 
     def count(self, reservation: Reservation, sign: int) -> None:
         """Counts a reservation; with `sign` -1, gives it back."""
@@ -119,16 +147,23 @@ class StorageQuota:
         assert key not in self._entries
         self._entries[key] = entry
         balance.of_kind(record.kind)[record.sid, record.id] = entry
-        balance.size_bytes += record.size_bytes
-        self._total_bytes += record.size_bytes
+        if not entry.is_foreign:
+            self._count_stored(entry, balance, 1)
+
+    def _count_stored(self, entry: StoredEntry, balance: _Balance, sign: int) -> None:
+        size_bytes = sign * entry.record.size_bytes
+        balance.size_bytes += size_bytes
+        balance.counted[entry.record.kind] += sign
+        self._total_bytes += size_bytes
+        self._counted_files += sign
 
     def remove(self, entry: StoredEntry) -> None:
         record = entry.record
         balance = self._accounts[entry.account]
         del self._entries[record.kind, record.sid, record.id]
         del balance.of_kind(record.kind)[record.sid, record.id]
-        balance.size_bytes -= record.size_bytes
-        self._total_bytes -= record.size_bytes
+        if not entry.is_foreign:
+            self._count_stored(entry, balance, -1)
         self._tidy(entry.account, balance)
 
     def _tidy(self, account: Account, balance: _Balance) -> None:
@@ -158,3 +193,13 @@ class StorageQuota:
 
     def all_entries(self) -> Iterator[StoredEntry]:
         return chain.from_iterable(map(self.entries_of, self._accounts))
+
+
+def _whole(limits: Limits) -> Share:
+    own = limits.session_storage_max_bytes, limits.uploads_per_session_max, limits.artifacts_per_session_max
+    all_accounts = limits.storage_max_bytes, limits.stored_files_max
+
+    def share(account: Account) -> tuple[int, ...]:
+        return all_accounts if account == ALL else own
+
+    return share

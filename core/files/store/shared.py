@@ -10,7 +10,7 @@ says until when another one has extended it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from ...base.storage import Load, Loaded, StorageAnswer
 from ...state.context import Context
 from ...state.records import FileKind, StoredArtifact, StoredUpload, artifact_key, upload_key
 from ...state.storage_orders import StorageOrders, reason_of
-from .store import FileStore
+from .store import FileStore, StoredEntry
 
 LOOK_AGAIN_S: Final = 60.0
 """Time until an expired upload is looked at again whose record could not be loaded."""
@@ -83,6 +83,28 @@ class SharedFiles:
             self._file_store.adopt(record)
         elif value is None:
             self._file_store.lose(*name)
+
+    def look(self, entries: Sequence[StoredEntry], then: Callable[[str], None]) -> None:
+        """Looks whether other replicas use files of this one, or have removed them. There is at least one. Calls `then`
+        at the end, with the problem of the storage; "" if there is none."""
+        left, problem = len(entries), ""
+        found: list[tuple[StoredEntry, StoredUpload | StoredArtifact | None]] = []
+
+        def loaded(name: FileName, entry: StoredEntry, answer: StorageAnswer) -> None:
+            nonlocal left, problem
+            if isinstance(answer, Loaded):
+                found.append((entry, _record_in(name, answer.value)))
+            else:
+                problem = reason_of(answer)
+            left -= 1
+            if not left:
+                for looked_at, record in found:
+                    self._file_store.looked(looked_at, record)
+                then(problem)
+
+        for entry in entries:
+            name = FileName(entry.record.kind, entry.record.sid, entry.record.id)
+            self._order(name, partial(loaded, name, entry))
 
     def handle_timeout(self, sid: str, id: str) -> None:
         """Drops an upload that has expired, unless another process has extended it."""

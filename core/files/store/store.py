@@ -22,11 +22,13 @@ from ...base.plan import Eviction, FileScope
 from ...base.storage import Discard, Forget, Save
 from ...state.context import Context
 from ...state.records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
+from ...state.storage_orders import StorageOrders
 from . import handles
 from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
-from .owners import Account, FileUser, Owner, account_of
+from .owners import ALL, Account, FileUser, Owner, account_of
 from .quota import Reservation, StorageQuota
+from .shares import SAVED_ANEW_AFTER, FileShares
 from .statuses import status_of
 from .subscribers import Subscribers
 from .tombstones import Ending, Tombstones
@@ -42,8 +44,9 @@ __all__ = [
     "artifact_key",
 ]
 
-SAVED_ANEW_AFTER: Final = 0.25
-"""Share of an upload's lifetime by which its saved deadline may lag behind. So much may be lost at a restart."""
+LOOKS_MAX: Final = 32
+"""Uploads that are looked at for one file, to find out whether another replica uses them. At it: the others are not
+evicted for it."""
 
 R = TypeVar("R", StoredUpload, StoredArtifact)
 
@@ -54,12 +57,19 @@ class FileStore:
 
     Args:
         is_live: returns True if a session of that public name is open.
+        storage_orders: given if this process is one of several replicas: they keep the limits together.
     """
 
-    def __init__(self, context: Context, is_live: Callable[[str], bool]) -> None:
+    def __init__(
+        self, context: Context, is_live: Callable[[str], bool], storage_orders: StorageOrders | None = None
+    ) -> None:
         self._context = context
         self._is_live = is_live
-        self._quota = StorageQuota(context.limits)
+        self._shares: FileShares | None = None
+        if context.plan.replica is not None and storage_orders is not None:
+            self._shares = FileShares(context, storage_orders, lambda account: self._quota.used(account))
+        self._quota = StorageQuota(context.limits, None if self._shares is None else self._shares.share)
+        self._foreign: dict[tuple[FileKind, str, str], StoredEntry] = {}  # oldest first
         self._loose: dict[tuple[FileKind, str, str], StoredEntry] = {}  # files that may be used without a live session
         self._tombstones = Tombstones(
             tombstones_max=context.limits.tombstones_max, ttl_s=context.limits.tombstone_ttl_s
@@ -110,11 +120,71 @@ class FileStore:
         self._quota.count(reservation, 1)
         if is_sure:
             self._make_room(account)
+        if self._shares is not None:
+            self._evict(self._closed(account, "artifact")[: max(0, -self._quota.slots(account, "artifact")[0])])
         return reservation
+
+    def claim(
+        self, account: Account, size_bytes: int, uploads: int, artifacts: int, then: Callable[[str], None]
+    ) -> None:
+        """Gets a share of the limits for files that may come (`FileShares.claim`). `room` and `slots` count what was
+        got. Without replicas it calls `then` at once."""
+        if self._shares is None:
+            then("")
+        else:
+            self._shares.claim(account, size_bytes, uploads, artifacts, then)
+
+    def suspects(self, account: Account, size_bytes: int, uploads: int, artifacts: int) -> list[StoredEntry]:
+        """Returns uploads that might be evicted for such files, and that another replica might use: whoever stores the
+        files looks at their records first (`looked`). There are none while there is room without eviction."""
+        if self._shares is None or self._context.plan.eviction is Eviction.NONE:
+            return []
+        has_room = min(self._quota.free(account)) >= size_bytes
+        has_slots = min(self._quota.slots(account, "upload")) >= uploads
+        if has_room and has_slots and min(self._quota.slots(account, "artifact")) >= artifacts:
+            return []
+        entries = [*self._quota.entries_of(account, "upload"), *self._loose.values()]
+        found = {
+            entry.record.key: entry
+            for entry in entries
+            if entry.account.principal == account.principal and entry.record.kind == "upload"
+            if not (entry.pins or entry.is_foreign or entry.is_used_elsewhere)
+        }
+        oldest = sorted(found.values(), key=lambda entry: (self._is_live(entry.record.sid), entry.used))
+        return oldest[:LOOKS_MAX]
+
+    def looked(self, entry: StoredEntry, record: StoredUpload | StoredArtifact | None) -> None:
+        """Takes over what the record of one of `suspects` says; None: there is none any more."""
+        if self._quota.find(entry.record.kind, entry.record.sid, entry.record.id) is not entry:
+            return
+        if record is None and not entry.pins:
+            self._take_out(entry, Ending.REMOVED)
+        elif record is not None:
+            self.adopt(record)
+            entry.looked_at = self._context.now
+
+    def keep_room(self, account: Account, reservation: Reservation, kind: FileKind, count: int) -> bool:
+        """Evicts others for files that are about to be saved, and for which there is a reservation. True if they fit
+        into the share of this replica. Without replicas others are evicted once the files are added."""
+        if self._shares is None:
+            return True
+        self._make_room(account)
+        self._make_slots(account, kind, count)
+        own_bytes, all_bytes = self._quota.free(account)
+        own_bytes += sum(other.size_bytes for other in self._quota.unsure(account) if other is not reservation)
+        all_bytes += sum(other.size_bytes for other in self._quota.unsure() if other is not reservation)
+        return min(own_bytes, all_bytes) >= 0 and min(self._quota.stored_slots(account, kind)) >= count
 
     def release(self, reservation: Reservation) -> None:
         """Releases a reservation: its files are stored now, or never will be."""
         self._quota.count(reservation, -1)
+        if self._shares is not None:
+            self._shares.receive_less(reservation.account)
+
+    def handle_share(self, account: Account) -> None:
+        """Gives back what is no longer used of a share."""
+        assert self._shares is not None
+        self._shares.handle_timeout(account)
 
     def _make_room(self, account: Account) -> None:
         """Evicts files until the limits are kept. If calls use too much for that, none is evicted until such a call is
@@ -129,14 +199,14 @@ class FileStore:
         if own_bytes < 0:
             self._evict_for(-own_bytes, list(self._evictable(account)), self._quota.unsure(account))
 
-    def _make_slots(self, account: Account, kind: FileKind) -> None:
-        """Evicts files of sessions that are over until the stored files are not too many."""
+    def _make_slots(self, account: Account, kind: FileKind, count: int = 0) -> None:
+        """Evicts files of sessions that are over until `count` more may be stored."""
         own, all_files = self._quota.stored_slots(account, kind)
-        if own < 0:
-            self._evict(self._closed(account, kind)[:-own])
+        if own < count:
+            self._evict(self._closed(account, kind)[: count - own])
             _, all_files = self._quota.stored_slots(account, kind)
-        if all_files < 0:
-            self._evict(self._closed(account)[:-all_files])
+        if all_files < count:
+            self._evict(self._closed(account)[: count - all_files])
 
     def _closed(self, account: Account, kind: FileKind | None = None) -> list[StoredEntry]:
         """Returns the files of sessions that are over, the least recently used first, which may be evicted for another
@@ -171,7 +241,7 @@ class FileStore:
             self._expire(entry)
         for account in self._quota.accounts:
             self._make_own_room(account)
-        _, all_bytes = self._quota.free(Account("", ""))
+        _, all_bytes = self._quota.free(ALL)
         if all_bytes < 0:
             loose = filter(self._may_evict, self._loose.values())
             closed = [entry for entry in loose if not self._is_live(entry.record.sid)]
@@ -195,7 +265,15 @@ class FileStore:
     def _may_evict(self, entry: StoredEntry) -> bool:
         """True if the file may be evicted. A file that was added at this very moment never makes room."""
         is_on = self._context.plan.eviction is not Eviction.NONE
-        return is_on and not entry.pins and entry.added_at != self._context.now
+        is_free = is_on and not entry.pins and entry.added_at != self._context.now
+        return is_free and (self._shares is None or self._is_unused_elsewhere(entry))
+
+    def _is_unused_elsewhere(self, entry: StoredEntry) -> bool:
+        """True if no other replica is known to use the file. An upload that one has extended stays for as long as that
+        asked for. An artifact lives until its deadline, used or not: no replica tells others that it reads one."""
+        if entry.record.kind == "artifact":
+            return not entry.is_foreign
+        return not (entry.is_foreign or entry.is_used_elsewhere) and entry.looked_at == self._context.now
 
     # --- In and out -----------------------------------------------------------------------------------------------
 
@@ -228,6 +306,8 @@ class FileStore:
         """
         entry = self._quota.find(record.kind, record.sid, record.id)
         if entry is not None:
+            if record.expires_at_unix > entry.record.expires_at_unix:
+                entry.is_used_elsewhere = True
             entry.extend(record.expires_at_unix - self._context.unix_at_zero)
             self._set_deadline(entry)
         elif record.expires_at_unix > self._context.now_unix:
@@ -243,17 +323,25 @@ class FileStore:
             self._take_out(entry, Ending.REMOVED)
 
     def _put_stored(self, record: StoredUpload | StoredArtifact, added_at: float = float("-inf")) -> None:
-        expires_at = record.expires_at_unix - self._context.unix_at_zero
+        expires_at, is_foreign = record.expires_at_unix - self._context.unix_at_zero, self._shares is not None
         if isinstance(record, StoredUpload):  # both branches do the same: the type checker needs them apart
-            self._put(self._entry(record, added_at, expires_at))
+            self._put(self._entry(record, added_at, expires_at, is_foreign=is_foreign))
         else:
-            self._put(self._entry(record, added_at, expires_at))
+            self._put(self._entry(record, added_at, expires_at, is_foreign=is_foreign))
 
-    def _entry(self, record: R, added_at: float, expires_at: float) -> Entry[R]:
+    def _entry(self, record: R, added_at: float, expires_at: float, *, is_foreign: bool = False) -> Entry[R]:
         self._uses += 1
         at_unix = record.stored_at_unix if added_at == float("-inf") else self._context.now_unix
         account = self.account(record.principal, record.sid)
-        return Entry(record, account, added_at=added_at, expires_at=expires_at, used=self._uses, used_at_unix=at_unix)
+        return Entry(
+            record,
+            account,
+            added_at=added_at,
+            expires_at=expires_at,
+            used=self._uses,
+            used_at_unix=at_unix,
+            is_foreign=is_foreign,
+        )
 
     def _add(self, entry: StoredEntry) -> None:
         self._put(entry)
@@ -264,10 +352,22 @@ class FileStore:
 
     def _put(self, entry: StoredEntry) -> None:
         record = entry.record
+        if entry.is_foreign:
+            self._make_foreign_slot()
+            self._foreign[record.kind, record.sid, record.id] = entry
         self._quota.add(entry)
         if record.is_bearer or entry.is_restored or not self._ends_with_sessions:
             self._loose[record.kind, record.sid, record.id] = entry
         self._set_deadline(entry)
+
+    def _make_foreign_slot(self) -> None:
+        """Forgets the file of another replica that is known for longest, if so many are known as may be stored. It is
+        found again when it is named."""
+        if len(self._foreign) < self._context.limits.stored_files_max:
+            return
+        oldest = next((entry for entry in self._foreign.values() if not entry.pins), None)
+        if oldest is not None:
+            self._remove(oldest)
 
     def _set_deadline(self, entry: StoredEntry) -> None:
         record = entry.record
@@ -305,11 +405,18 @@ class FileStore:
         self._context.order(Forget(key=entry.record.key))
         self._context.order(Discard(blob=entry.record.blob))
 
-    def _take_out(self, entry: StoredEntry, why: Ending) -> None:
+    def _remove(self, entry: StoredEntry) -> None:
         record = entry.record
         self._quota.remove(entry)
         self._loose.pop((record.kind, record.sid, record.id), None)
+        self._foreign.pop((record.kind, record.sid, record.id), None)
         self._context.timers.cancel((record.kind, (record.sid, record.id)))
+        if self._shares is not None and not entry.is_foreign:
+            self._shares.receive_less(entry.account)
+
+    def _take_out(self, entry: StoredEntry, why: Ending) -> None:
+        record = entry.record
+        self._remove(entry)
         self._tombstones.bury(record.kind, record.id, _owner(entry), why, self._context.now)
         self._ends[record.server, record.kind, why.value] += 1
         if isinstance(record, StoredArtifact):
@@ -436,10 +543,21 @@ class FileStore:
         if expires_at_unix - entry.record.expires_at_unix > lag_s:
             record = msgspec.structs.replace(entry.record, expires_at_unix=expires_at_unix)
             entry.replace_record(record)
-            value = msgspec.json.encode(record)
-            # The answer is not awaited: if saving fails, a restart takes the upload for unused.
-            order = Save(self._context.new_ticket(), key=record.key, value=value, expires_at_unix=expires_at_unix)
-            self._context.order(order)
+            if self._shares is None or record.counted_by is msgspec.UNSET:
+                self._save_anew(record)
+                return
+
+            def extended(problem: str) -> None:
+                if not problem and self._quota.find(record.kind, record.sid, record.id) is entry:
+                    self._save_anew(record)
+
+            self._shares.extend(entry.account, record.counted_by, expires_at_unix, extended)
+
+    def _save_anew(self, record: StoredUpload) -> None:
+        """Saves a later deadline. The answer is not awaited: if saving fails, a restart takes the upload for unused."""
+        value = msgspec.json.encode(record)
+        ticket, expires_at_unix = self._context.new_ticket(), record.expires_at_unix
+        self._context.order(Save(ticket, key=record.key, value=value, expires_at_unix=expires_at_unix))
 
     # --- Sessions -------------------------------------------------------------------------------------------------
 

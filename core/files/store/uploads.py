@@ -9,11 +9,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ...base.ids import Ticket
-from ...base.storage import Discard, Forget, Save, Saved, StorageAnswer, StoredFile
+from ...base.storage import Discard, Forget, Save, Saved, StorageAnswer, StorageFailed, StoredFile
 from ...state.context import Context
 from ...state.storage_orders import StorageOrders
 from .filenames import mime_type_of, safe_filename
-from .store import FileStore, StoredUpload
+from .room import Room
+from .store import FileStore, Reservation, StoredUpload
 
 Reason = TypeVar("Reason")
 
@@ -35,7 +36,7 @@ class Uploader(NamedTuple):
 
 def upload_record(context: Context, uploader: Uploader, blob: str, file: StoredFile) -> StoredUpload:
     """Returns the record to be saved for a file that lies in `blob`, with a fresh upload id."""
-    filename = safe_filename(file.filename, "upload")
+    filename, replica = safe_filename(file.filename, "upload"), context.plan.replica
     return StoredUpload(
         server=uploader.server,
         sid=uploader.sid,
@@ -49,6 +50,7 @@ def upload_record(context: Context, uploader: Uploader, blob: str, file: StoredF
         is_bearer=uploader.is_bearer,
         stored_at_unix=context.now_unix,
         expires_at_unix=context.now_unix + context.limits.upload_ttl_s,
+        counted_by=msgspec.UNSET if replica is None else replica.owner,
     )
 
 
@@ -57,10 +59,12 @@ def save_uploads(
     file_store: FileStore,
     storage_orders: StorageOrders,
     records: Sequence[StoredUpload],
+    room: Room,
+    reservation: Reservation,
     judge: Callable[[StorageAnswer | None], Reason | None],
     then: Callable[[Reason | None], None],
 ) -> None:
-    """Saves the records of uploads. There is at least one.
+    """Saves the records of uploads, for which there is a reservation. There is at least one.
 
     Args:
         judge: called once all are written, with the answer of the storage to the last one that was not; None: all were.
@@ -88,8 +92,17 @@ def save_uploads(
             file_store.add_upload(record)
         then(None)
 
-    for record in records:
-        storage_orders.order(partial(_saving, record), saved)
+    def confirmed(failure: StorageFailed | None) -> None:
+        if failure is None:
+            for record in records:
+                storage_orders.order(partial(_saving, record), saved)
+            return
+        reason = judge(failure)
+        assert reason is not None
+        discard_uploads(context, records)
+        then(reason)
+
+    room.confirm(records, reservation, confirmed)
 
 
 def discard_uploads(context: Context, records: Sequence[StoredUpload]) -> None:

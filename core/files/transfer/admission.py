@@ -20,6 +20,8 @@ from ...state.storage_orders import StorageOrders, reason_of
 from ..calls import offers
 from ..store.links import BadLink, UploadGrant, read_upload
 from ..store.owners import Account
+from ..store.room import FULL as NO_ROOM
+from ..store.room import Room
 from ..store.store import FileStore, Reservation, StoredUpload
 from ..store.uploads import Uploader, discard_uploads, save_uploads, upload_record
 
@@ -50,11 +52,7 @@ less."""
 GONE = Refusal(409, "session_gone", "the session this link belongs to has ended")
 FOREIGN = Refusal(403, "bad_credential", "this link was given to another caller: call the upload tool for your own")
 USED = Refusal(403, "bad_credential", "this link was used already, by another upload")
-FULL = Refusal(
-    507,
-    "storage_full",
-    "your storage is full, or uploads under way take what is left: let files expire first",
-)
+FULL = Refusal(507, "storage_full", NO_ROOM)
 
 
 class UploadAdmission:
@@ -66,7 +64,9 @@ class UploadAdmission:
         sessions: Sessions,
         file_store: FileStore,
         storage_orders: StorageOrders,
+        room: Room,
     ) -> None:
+        self._room = room
         self._context = context
         self._sessions = sessions
         self._file_store = file_store
@@ -140,6 +140,17 @@ class UploadAdmission:
         uploader = Uploader(server.id, grant.sid, grant.principal, grant.is_bearer)
         return upload_record(self._context, uploader, blob, file)
 
+    def prepare(
+        self, grant: UploadGrant, size_bytes: int, uploads: int, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Gets room for uploads as far as there is any (`Room.prepare`). Calls `then` with a refusal if the storage
+        does not answer."""
+
+        def prepared(problem: str) -> None:
+            then(Refusal(503, "storage_failed", f"{problem}: try again later") if problem else None)
+
+        self._room.prepare(self.account(grant), size_bytes, prepared, uploads=uploads)
+
     def begin(self, grant: UploadGrant) -> None:
         """Marks an upload with this link as under way, until `release`."""
         self._under_way[grant.sid] += 1
@@ -188,7 +199,16 @@ class UploadAdmission:
 
         def used(answer: StorageAnswer) -> None:
             if isinstance(answer, Saved):
-                save_uploads(self._context, self._file_store, self._storage_orders, records, judge, then)
+                save_uploads(
+                    self._context,
+                    self._file_store,
+                    self._storage_orders,
+                    records,
+                    self._room,
+                    reservation,
+                    judge,
+                    then,
+                )
                 return
             self.release(grant, reservation)
             discard_uploads(self._context, records)

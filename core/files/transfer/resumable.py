@@ -240,17 +240,30 @@ class ResumableUploads(ChannelHandler):
 
     def _create(self, channel: ChannelId, opening: DraftOpening) -> None:
         permit = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
-        refusal = permit if isinstance(permit, Refusal) else self._refusal_of(opening, permit.grant)
-        if refusal is not None:
-            self._refuse(channel, refusal)
+        if isinstance(permit, Refusal):
+            self._refuse(channel, permit)
             return
-        assert isinstance(permit, Permit)
+
+        def prepared(refusal: Refusal | None) -> None:
+            if not self._context.is_open(channel):
+                return  # the client has left meanwhile
+            refusal = refusal or self._refusal_of(opening, permit.grant)
+            if refusal is not None:
+                self._refuse(channel, refusal)
+            else:
+                self._begin(channel, opening, permit)
+
+        size_bytes = min(opening.length, self._context.limits.upload_size_max_bytes)
+        self._admission.prepare(permit.grant, size_bytes, 1, prepared)
+
+    def _begin(self, channel: ChannelId, opening: DraftOpening, permit: Permit) -> None:
+        """Begins a new upload."""
         limits, now = self._context.limits, self._context.now
         account = self._admission.account(permit.grant)
         reservation = self._file_store.hold(account, opening.length, uploads=1, is_sure=False)
         self._admission.begin(permit.grant)
         upload = ResumableUpload(
-            self._context.mint(),
+            self._context.mint_tagged(),
             self._context.mint(),
             permit,
             opening,

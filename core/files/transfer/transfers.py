@@ -77,11 +77,28 @@ class FileTransfers(ChannelHandler):
     def open_upload(self, channel: ChannelId, opening: UploadOpening) -> None:
         """Checks the link, then orders the body to be received."""
         found = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
-        if isinstance(found, Permit):
-            found = self._refusal_of(opening, self._admission.account(found.grant)) or found
+        self._context.register(channel, FileRole())
         if isinstance(found, Refusal):
-            self._refuse(channel, found)
+            self._answer(channel, found)
             return
+        limits = self._context.limits
+        files_max = limits.upload_files_max if opening.raw is None else 1
+        most = limits.upload_size_max_bytes
+        size_bytes = most if opening.size_bytes is None else min(opening.size_bytes, most * files_max)
+
+        def prepared(refusal: Refusal | None) -> None:
+            if not self._context.is_open(channel):
+                return  # the client has left meanwhile
+            refusal = refusal or self._refusal_of(opening, self._admission.account(found.grant))
+            if refusal is not None:
+                self._answer(channel, refusal)
+            else:
+                self._receive(channel, opening, found)
+
+        self._admission.prepare(found.grant, size_bytes, files_max, prepared)
+
+    def _receive(self, channel: ChannelId, opening: UploadOpening, found: Permit) -> None:
+        """Orders the body to be received."""
         limits, account = self._context.limits, self._admission.account(found.grant)
         files_max = limits.upload_files_max if opening.raw is None else 1
         slots = self._file_store.slots(account, "upload")
@@ -92,7 +109,7 @@ class FileTransfers(ChannelHandler):
         # Not sure: the body may still be refused.
         reservation = self._file_store.hold(account, total, uploads=len(blobs), is_sure=False)
         self._admission.begin(found.grant)
-        self._context.register(channel, UploadRole(found, blobs, reservation))
+        self._context.assign(channel, UploadRole(found, blobs, reservation))
         self._context.order(
             Receive(
                 channel=channel,

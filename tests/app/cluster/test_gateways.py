@@ -32,7 +32,7 @@ def stores(record_server: RecordServer, s3_server: S3Server) -> SharedStores:
 
 
 def settings(stores: SharedStores, root: Path, tag: str | None) -> Settings:
-    cluster = None if tag is None else Cluster(replica=tag, socket=str(root) + ".sock")
+    cluster = Cluster() if tag is None else Cluster(replica=tag, socket=f"{root}.sock")
     return msgspec.structs.replace(stores.settings(root), cluster=cluster)
 
 

@@ -37,7 +37,6 @@ def test_a_replica_has_an_address() -> None:
         ({"socket": "/run/a.sock"}, "unix:/run/a.sock"),
     ):
         cluster = load(given).cluster
-        assert cluster is not None
         assert cluster.address == address
         assert SECRET not in repr(cluster)
 

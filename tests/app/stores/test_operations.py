@@ -14,6 +14,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from file_world import AUTO, World, artifacts, puppet
 from isthmus.app import gateway as gateway_module
+from isthmus.app.cluster import joined as joined_module
 from isthmus.app.config.access_settings import Auth, Token
 from isthmus.app.config.settings import Core, ServerTasks, Settings, Storage
 from isthmus.app.gateway import running
@@ -26,14 +27,16 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "scaling.md"
 
 
 class Counted:
-    """A store that counts what is asked of it, by its kind and the operation."""
+    """A store that counts what is asked of it, by its kind and the operation. Its openers do not close it."""
 
     def __init__(self, kind: str, store: Any, counts: Counter[str]) -> None:
         self._kind, self._store, self._counts = kind, store, counts
 
+    async def aclose(self) -> None: ...
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if name in ("aclose", "path_for"):
+        if name == "path_for":
             return found
         return lambda *args, **options: (self._counts.update([f"{self._kind} {name}"]), found(*args, **options))[1]
 
@@ -74,13 +77,18 @@ class Pair:
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     counts: Counter[str] = Counter()
-    records, blobs = Counted("records", MemoryRecords(), counts), Counted("blobs", MemoryBlobs(), counts)
+    stored = MemoryRecords()
+    records, blobs = Counted("records", stored, counts), Counted("blobs", MemoryBlobs(), counts)
 
     @asynccontextmanager
     async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterator[Stores]:
         yield Stores(records, blobs, MemoryRecords(), shared=True)  # type: ignore[arg-type]
 
+    async def open_records(storage: Storage, **options: object) -> Counted:
+        return Counted("leases", stored, counts)
+
     monkeypatch.setattr(gateway_module, "opened", opened)
+    monkeypatch.setattr(joined_module, "open_records", open_records)
     servers = (AUTO, puppet("tasked", tasks=ServerTasks(offer="always")))
 
     @asynccontextmanager
