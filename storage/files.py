@@ -65,13 +65,14 @@ class FileBlobs:
         self._turn = Lock()  # one change of the folder's names, or look at them, at a time
         self._folder = SharedFolder(self._root)
         self._index: dict[str, _Entry] = {}
-        self._count = -1  # the folder's count that the index is true of
         with self._folder.reading() as count:
             self._index, _ = self._survey()
         serial_max = max((entry.serial for entry in self._index.values()), default=0)
         if count < serial_max:  # the count was lost, or an earlier version kept none
-            with self._folder.changing(serial_max):
-                pass
+            with self._folder.changing(serial_max) as (_, own):
+                self._index, _ = self._survey()
+            count = own + 1
+        self._count = count  # the folder's count that the index is true of
         self._temporary: set[str] = set()  # names of open writers
         self._drafts = FileDrafts(self._root, self.adopt, self._folder.temporary_name)
 
@@ -222,9 +223,9 @@ class FileBlobs:
         with self._changing():
             self._index, older = self._survey()
             used = self._temporary | self._drafts.names
-            temporary, openers = self._folder.left(os.listdir(self._root), used)
-            self._remove([*temporary, *openers, *older])
-        return len(temporary) + len(older)
+            doomed = [*self._folder.left(os.listdir(self._root), used), *older]
+            self._remove(doomed)
+        return len(doomed)
 
     def _publish(self, temporary: str, name: str) -> None:
         os.replace(self._path(temporary), self._path(name))

@@ -1,8 +1,9 @@
 """A folder whose files several processes change: whose turn it is, whether it has changed, and who is alive.
 
-The file `.changes` holds a count. Whoever changes the folder holds its lock, and counts once before and once after, so
-an odd count is that of a change that is going on, or that a crash has interrupted. A process that has read the folder
-at an even count knows it until the count is another.
+A folder beside it, `<folder>.openers`, has a file for each process, and one, `changes`, that holds a count. Whoever
+changes the folder holds the lock of that file, and counts once before and once after. So an odd count is that of a
+change that is going on, or that a crash has interrupted. A process that has read the folder at an even count knows it
+until the count is another.
 
 Each opener holds the lock of a file of its own, named after it, as its temporary files are. The system frees that lock
 when the process ends in any way: its temporary files are leftovers from then on.
@@ -19,9 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-COUNT_NAME: Final = ".changes"
+COUNT_NAME: Final = "changes"
 _COUNT_BYTES: Final = 8
-_OPENER: Final = re.compile(r"\.([0-9a-f]{32})")
+_OPENER: Final = re.compile(r"[0-9a-f]{32}")
 _TEMPORARY: Final = re.compile(r"~([0-9a-f]{32})\.[0-9a-f]{32}")
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -37,8 +38,9 @@ class SharedFolder:
     """
 
     def __init__(self, root: str) -> None:
-        self._root = root
-        self._count = os.open(os.path.join(root, COUNT_NAME), _FLAGS, 0o600)
+        self._openers = f"{root}.openers"
+        os.makedirs(self._openers, mode=0o700, exist_ok=True)
+        self._count = os.open(os.path.join(self._openers, COUNT_NAME), _FLAGS, 0o600)
         self._opener = secrets.token_hex(16)
         try:
             self._own = _hold(self._opener_path(self._opener))
@@ -78,21 +80,23 @@ class SharedFolder:
         """Returns a fresh name of a temporary file of this opener."""
         return f"~{self._opener}.{secrets.token_hex(16)}"
 
-    def left(self, names: list[str], used: set[str]) -> tuple[list[str], list[str]]:
-        """Returns those of the names that belong to nobody: temporary files, and the files of openers.
+    def left(self, names: list[str], used: set[str]) -> list[str]:
+        """Returns those of the folder's names that are temporary and belong to nobody. Forgets openers that are gone.
 
         Args:
             used: the names of temporary files that this opener uses.
         """
-        openers = {found[1] for found in map(_OPENER.fullmatch, names) if found is not None}
-        dead = {opener for opener in openers if opener != self._opener and _is_free(self._opener_path(opener))}
-        others = openers - dead - {self._opener}
-        temporary = []
+        others = {name for name in os.listdir(self._openers) if _OPENER.fullmatch(name) and name != self._opener}
+        for opener in [each for each in others if _is_free(self._opener_path(each))]:
+            others.remove(opener)
+            with suppress(FileNotFoundError):
+                os.unlink(self._opener_path(opener))
+        found = []
         for name in names:
             match = _TEMPORARY.fullmatch(name)
             if name.startswith("~") and name not in used and (match is None or match[1] not in others):
-                temporary.append(name)
-        return temporary, [f".{opener}" for opener in sorted(dead)]
+                found.append(name)
+        return found
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:
@@ -106,7 +110,7 @@ class SharedFolder:
         os.pwrite(self._count, count.to_bytes(_COUNT_BYTES, "little"), 0)
 
     def _opener_path(self, opener: str) -> str:
-        return os.path.join(self._root, f".{opener}")
+        return os.path.join(self._openers, opener)
 
 
 def _hold(path: str) -> int:
@@ -129,7 +133,7 @@ def _is_free(path: str) -> bool:
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return False  # it is gone: whoever removed it removes the rest
+        return False  # another sweep removes it, and what it left
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

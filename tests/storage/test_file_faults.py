@@ -124,11 +124,6 @@ async def outcome(change: Callable[[FileBlobs], Awaitable[None]], blobs: FileBlo
     return True
 
 
-def _files(root: Path) -> list[Path]:
-    """Returns the files of blobs and of writers."""
-    return [file for file in root.iterdir() if not file.name.startswith(".")]
-
-
 def _checked(error: StorageError) -> bool:
     assert "/secret" not in str(error)
     return False
@@ -155,7 +150,7 @@ async def test_a_crash_leaves_old_or_new(
         assert found in ((AFTER[change],) if is_done else (BEFORE, AFTER[change]))
         await reopened.sweep()
         assert await laws.contents(reopened) == found
-        assert len(_files(root)) == len(found)  # no file is left over
+        assert len(list(root.iterdir())) == len(found)  # no file is left over
         assert await laws.contents(FileBlobs(str(root))) == found
         seen.append(found == AFTER[change])
         if machine.count < step:
@@ -183,7 +178,7 @@ async def test_one_failing_call_leaves_old_or_new(
         await change(blobs)  # the store still works
         assert await laws.contents(blobs) == AFTER[change]
         await blobs.sweep()
-        assert len(_files(root)) == len(AFTER[change])
+        assert len(list(root.iterdir())) == len(AFTER[change])
         assert await laws.contents(FileBlobs(str(root))) == AFTER[change]
         if machine.count < step:
             return
@@ -198,7 +193,7 @@ async def test_a_full_disk_is_distinguished_from_a_broken_one(tmp_path: Path) ->
             with pytest.raises(StorageError) as raised:
                 await laws.put(blobs, "k", b"x" * 300_000)
         assert raised.type is kind
-    assert _files(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.anyio
@@ -213,7 +208,7 @@ async def test_a_writer_whose_write_failed_is_spent(tmp_path: Path) -> None:
                 await writer.write(b"x" * 300_000)
         with pytest.raises(StorageError, match="could not be written"):
             await writer.commit()
-    assert _files(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.anyio
@@ -226,7 +221,7 @@ async def test_a_failed_last_write_is_raised_by_the_commit(tmp_path: Path) -> No
                 await writer.commit()
         with pytest.raises(StorageError, match="could not be written"):
             await writer.commit()
-    assert _files(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.anyio
@@ -259,7 +254,7 @@ async def test_one_piece_is_written_while_the_next_comes_and_no_more(
             await writer.write(b"c" * 100_000)
             assert written[:1] == [300_000]
     assert written == [300_000, 300_000], "what was begun is ended, whatever becomes of the file"
-    assert _files(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.anyio

@@ -94,7 +94,7 @@ async def test_only_the_owner_reads_what_is_stored(tmp_path: Path) -> None:
     blobs = FileBlobs(str(tmp_path / "blobs"))
     await laws.put(blobs, "a/b", b"content")
     files = [*(tmp_path / "state").iterdir(), *(tmp_path / "blobs").iterdir()]
-    assert len(files) == 6  # the database, -wal, -shm; one blob, the count of changes, the opener's
+    assert len(files) == 4  # the database, -wal, -shm; one blob
     assert {_mode(file) for file in files} == {0o600}
     assert _mode(tmp_path / "state") == _mode(tmp_path / "blobs") == 0o700
     await records.aclose()
