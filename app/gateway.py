@@ -239,9 +239,13 @@ async def running(
         if internal is not None:
             stack.push_async_callback(internal.aclose)
         with start_errors("the storage"):
-            membership = await stack.enter_async_context(
-                joined(settings, stores, lambda peer: None if replicas is None else replicas.note_gone(peer.address))
+            joining = joined(
+                settings,
+                stores,
+                lambda peer: None if replicas is None else replicas.note_gone(peer.address),
+                is_listening=internal is not None,
             )
+            membership = await stack.enter_async_context(joining)
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
@@ -288,7 +292,6 @@ async def running(
 
                 tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
-            passed: HttpServer | None = None  # for other replicas
             serving: list[anyio.CancelScope] = []
             try:
                 wait_for_issuer = None
@@ -355,9 +358,10 @@ async def running(
                 drain_s = 0.0 if membership is not None and membership.is_lost else limits.drain_s
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
-                        for listening in (http, passed):
-                            if listening is not None:
-                                draining.start_soon(listening.drain)
+                        # The listener for other replicas stays open: they pass on answers for which calls wait, and
+                        # would take a refused connection for the end of this process.
+                        if http is not None:
+                            draining.start_soon(http.drain)
                         async with anyio.create_task_group() as ending:
                             ending.start_soon(hub.stop, drain_s)
                             with anyio.move_on_after(drain_s):

@@ -434,6 +434,13 @@ LIMIT_TESTS: Final = {
     "transports/http_server/server.py::TURNED_AWAY_MAX": (
         "transports/http_server/test_server.py::test_connections_that_cannot_even_get_a_503_are_not_accepted"
     ),
+    "core/wire/http/hop.py::TIME_MAX_S": "core/wire/http/test_hop.py::test_a_header_counts_for_a_while",
+    "core/wire/http/hop.py::HOP_MAX_BYTES": (
+        "transports/http_server/test_replicas.py::test_a_caller_with_too_many_groups_is_not_passed_on"
+    ),
+    "transports/reverse_proxy/replicas.py::REPLICAS_MAX": (
+        "transports/http_server/test_replicas.py::test_so_many_replicas_are_remembered"
+    ),
     "core/wire/http/reverse_proxy_exchange.py::INTERIM_MAX": (
         "transports/reverse_proxy/test_forwarder.py::test_what_servers_say_before_their_response_ends_here"
     ),
@@ -458,6 +465,15 @@ LIMIT_TESTS: Final = {
     ),
     "core/files/foreign_files.py::FOREIGN_FILES_MAX": (
         "core/files/test_foreign_files.py::test_so_many_files_are_looked_for_in_one_request"
+    ),
+    "core/state/shared_limits.py::SHARES_MAX": (
+        "core/state/test_shared_limits.py::test_a_record_has_a_bounded_number_of_shares"
+    ),
+    "core/state/shared_limits.py::CONFLICTS_MAX": (
+        "core/state/test_shared_limits.py::test_a_change_that_others_keep_overtaking_fails"
+    ),
+    "core/files/store/store.py::LOOKS_MAX": (
+        "core/files/test_files_of_replicas.py::test_so_many_files_are_looked_at_for_one"
     ),
     "core/files/transfer/admission.py::USED_LINKS_MAX": (
         "core/files/transfer/test_admission.py::test_the_oldest_used_link_is_forgotten"

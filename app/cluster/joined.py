@@ -28,15 +28,16 @@ DRAWN_TAG_CHARS: Final = 6
 
 @asynccontextmanager
 async def joined(
-    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None]
+    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None], *, is_listening: bool
 ) -> AsyncIterator[Membership | None]:
     """Takes the lease of this process, keeps it, and gives it back when the context is left. The context is that of all
-    that uses the shared stores, and the listener for other replicas is open already.
+    that uses the shared stores.
 
     Yields None where the stores are not shared.
 
     Args:
         when_gone: called with each other replica that has no lease any more.
+        is_listening: the listener for other replicas is open.
 
     Raises:
         StartError: another replica has the tag.
@@ -55,7 +56,8 @@ async def joined(
         records = SqliteRecords(stores.records_path)
     else:
         records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
-    leases = Leases(name, cluster.address, _place(cluster), now=anyio.current_time())
+    address, place = (cluster.address, _place(cluster)) if is_listening else ("", "")
+    leases = Leases(name, address, place, now=anyio.current_time())
     membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone)
     try:
         await membership.take()
@@ -71,7 +73,8 @@ async def joined(
 
 def _place(cluster: Cluster) -> str:
     bound = cluster.socket or cluster.listen
-    return "" if bound is None else place_of(bound)
+    assert bound is not None
+    return place_of(bound)
 
 
 def _drawn_tag() -> str:

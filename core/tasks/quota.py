@@ -162,14 +162,7 @@ class TaskQuota:
             return
         self._prune()
         assert self._shares is not None
-
-        def claimed(problem: str) -> None:
-            if problem:
-                then(problem)
-            else:
-                self._claim(bounds[1:], count, until_unix, then)
-
-        self._shares.claim(bounds[0], (count,), until_unix, claimed)
+        self._shares.claim_each([(bound, (count,)) for bound in bounds], until_unix, then)
 
     def leave(self, task: Task) -> None:
         """Counts a task that another replica has taken over until it is over its time: that one does not count it."""

@@ -509,6 +509,9 @@ class Connection:
             exchange.answer(refused)
             self._settle()
             return
+        if exchange.has_begun:  # with a comment, because the engine took long
+            self._writer.stop(Cause(End.BROKEN, "the reply has begun"))
+            return
         exchange.hand_over()
         if (replica := replicas.known(tag)) is not None:
             self._pass_to(replica, exchange, head)

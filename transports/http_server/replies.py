@@ -91,6 +91,11 @@ class Exchange:
     def forward(self, order: Forward) -> None:
         self._sink.forward(self, order)
 
+    @property
+    def has_begun(self) -> bool:
+        """True if something of the reply was written, if only a comment."""
+        return self._reply.state is not HttpReplyState.SILENT
+
     def hand_over(self) -> None:
         """Leaves the reply to another replica, whose bytes the connection writes."""
         self._is_passed = True

@@ -38,7 +38,7 @@ HOP_MAX_BYTES: Final = 16 * 1024
 """The longest header. Names take some hundred bytes, and a caller may be in hundreds of groups. At it: the sender does
 not pass the request on, and the receiver refuses the header."""
 SECRET_MIN_BYTES: Final = 16
-"""The shortest secret: one of 128 bits cannot be guessed. At it: `LocalProtocolError`."""
+"""The shortest secret: one of 128 bits cannot be guessed."""
 
 _PURPOSE: Final = b"isthmus hop 1"
 _FORM: Final = re.compile(rb"1\.([A-Za-z0-9_-]+)\.([0-9a-f]{64})")

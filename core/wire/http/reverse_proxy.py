@@ -100,16 +100,17 @@ def request_headers(head: Head, rules: HeaderRules, *, authority: bytes, sender:
 def hop_headers(head: Head, hop: bytes, *, is_streamed: bool) -> list[tuple[bytes, bytes]]:
     """Returns the headers to send to another replica: all that the client has sent, but those that end here.
 
+    Headers that `Connection` names pass, too. The replicas are one server, and each judges the same headers.
+
     Args:
         hop: the header `Isthmus-Hop`, in place of any that the client has sent.
         is_streamed: the framing is that of the client's request; else the body has a length.
     """
-    named = _tokens(head.headers, b"connection")
     is_chunked = any(name == b"transfer-encoding" for name, _ in head.headers)
     out = [
         (name, value)
         for name, value in head.headers
-        if name not in named and not (_is_hop_by_hop(name) or name == HOP or (name == b"content-length" and is_chunked))
+        if not (_is_hop_by_hop(name) or name == HOP or (name == b"content-length" and is_chunked))
     ]
     if is_chunked:
         out.append((b"transfer-encoding", b"chunked") if is_streamed else (b"content-length", b"0"))

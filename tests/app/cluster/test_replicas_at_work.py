@@ -36,7 +36,7 @@ def world(
 
 
 class Promises:
-    """What clients were told, and holds from then on.
+    """Promises to clients, which hold from then on.
 
     Attributes:
         files: the content of each uploaded file, by its handle.

@@ -208,6 +208,32 @@ async def test_an_order_to_pass_on_may_come_late(monkeypatch: pytest.MonkeyPatch
         assert (await w.client.read()).body == RESULT
 
 
+async def test_an_order_to_pass_on_comes_too_late_once_the_reply_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment was written meanwhile, so the client is to see that the reply is incomplete."""
+    async with pair(monkeypatch) as w:
+        w.a.port.on_open = lambda channel, opening, outlet: None
+        await w.client.send(post(RESULT, "Mcp-Session-Id: b.x"))
+        await w.a.port.until(lambda: bool(w.a.port.messages))
+        for _ in range(2):
+            for connection in list(w.a.server._connections):
+                connection.keep_alive()
+        await w.client.read_head()
+        w.a.port.outlets[ONE].forward(Forward(ONE, "b"))  # type: ignore[attr-defined]
+        await w.client.read_eof()
+        assert await w.a.port.wait_closed(1) is End.BROKEN
+        assert not w.made
+
+
+async def test_a_client_cannot_take_a_header_away_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its length, the body would be read as a further request."""
+    async with pair(monkeypatch) as w:
+        w.b.port.on_message = echo
+        await w.client.send(post(b'{"a":"GET / HTTP/1.1"}', "Connection: content-length, host, isthmus-hop"))
+        answer = await w.client.read()
+        assert (answer.status, answer.body) == (200, b'{"a":"GET / HTTP/1.1"}')
+        assert len(w.b.port.openings) == 1
+
+
 # --- Replicas that are gone -----------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.wire.http.admin_routes import Page
 from isthmus.core.wire.http.error_responses import not_found
-from isthmus.core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
+from isthmus.core.wire.http.reverse_proxy import (
+    HeaderRules,
+    Sender,
+    hop_headers,
+    is_upgrade,
+    request_headers,
+    response_headers,
+)
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
     DownloadRoute,
@@ -501,3 +508,24 @@ def test_repeated_headers_stay_repeated() -> None:
     assert response_headers(twice, HeaderRules(), status=200) == twice
     head = Head("POST", "/", ((b"host", b"h"), *twice))
     assert request_headers(head, HeaderRules(), authority=b"u", sender=HERE)[1:] == list(twice)
+
+
+# --- Other replicas -------------------------------------------------------------------------------------------------
+
+SENT = st.sampled_from(
+    [b"host", b"connection", b"te", b"upgrade", b"expect", b"content-length", b"isthmus-hop", b"accept", b"x-mine"]
+)
+
+
+@given(st.lists(st.tuples(SENT, st.sampled_from([b"1", b"host", b"content-length, x-mine"]))), st.booleans())
+def test_another_replica_gets_what_the_client_sent(headers: list[tuple[bytes, bytes]], is_streamed: bool) -> None:
+    """No client can take a header away, or send one that replicas trust."""
+    passed = hop_headers(Head("POST", "/mcp", tuple(headers)), b"signed", is_streamed=is_streamed)
+    ends_here = {b"connection", b"te", b"upgrade", b"expect", b"isthmus-hop"}
+    assert passed == [*(pair for pair in headers if pair[0] not in ends_here), (b"isthmus-hop", b"signed")]
+
+
+def test_a_body_that_was_read_goes_to_another_replica_with_its_length() -> None:
+    head = Head("POST", "/mcp", ((b"host", b"x"), (b"transfer-encoding", b"chunked")))
+    assert hop_headers(head, b"-", is_streamed=True)[1] == (b"transfer-encoding", b"chunked")
+    assert hop_headers(head, b"-", is_streamed=False)[1] == (b"content-length", b"0")
