@@ -109,7 +109,7 @@ def test_the_death_of_a_worker_ends_its_sessions_alone(write_config: Write) -> N
         broken = [status for _, status in load.failures]  # a call on a connection of the dead one
         assert max(broken, default=-1) < 0 and len(broken) <= 1
         assert set(workers.sessions()) == {"w1", "w2"}, "it is back under its tag"
-        assert status_of(dead) == 404
+        until(lambda: status_of(dead) == 404, "its end")  # 503 until the other knows of the new run
 
 
 def test_a_reload_loses_no_request(write_config: Write) -> None:
