@@ -14,6 +14,8 @@ import anyio
 from ...core.base.ids import mint
 from ...core.base.replica import ReplicaName
 from ...core.replicas.leases import RENEW_S, Leases, Peer
+from ...storage.interface import Records
+from ...storage.sqlite import SqliteRecords
 from ..config.cluster_settings import Cluster
 from ..config.settings import Settings
 from ..stores.stores import Stores, open_records
@@ -49,7 +51,11 @@ async def joined(
     name = ReplicaName(cluster.replica or _drawn_tag(), mint(os.urandom))
     # A store of its own, with one connection and a short time limit: a renewal waits for nobody, and one whose
     # connection has died is tried again in time.
-    records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
+    records: Records
+    if stores.records_path:
+        records = SqliteRecords(stores.records_path)
+    else:
+        records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
     address, place = (cluster.address, _place(cluster)) if is_listening else ("", "")
     leases = Leases(name, address, place, now=anyio.current_time())
     membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone)

@@ -81,7 +81,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     records, blobs = Counted("records", stored, counts), Counted("blobs", MemoryBlobs(), counts)
 
     @asynccontextmanager
-    async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterator[Stores]:
+    async def opened(storage: Storage, root: str, *, may_share: bool, worker: str = "") -> AsyncIterator[Stores]:
         yield Stores(records, blobs, MemoryRecords(), shared=True)  # type: ignore[arg-type]
 
     async def open_records(storage: Storage, **options: object) -> Counted:
