@@ -96,7 +96,7 @@ class TaskQuota:
                 assert self._shares is not None
                 is_full = self._used(bound) >= self._shares.share(bound)[0]
             if is_full and self._problem:
-                return f"no task can be made of a call now: {self._problem}: try again later"
+                return f"no task could be made of the call: {self._problem}"
             if is_full:
                 count = limit if self._shares is not None else self._used(bound)
                 return f"there are {count} tasks, the most allowed ({bound.name}): wait until some are over their time"
