@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import http.server
+import json
 import re
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -14,14 +16,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from rig import ROOT, free_ports, launched, listens, until
+from rig import ROOT, free_ports, launched, listens, serve, until
 
 pytestmark = pytest.mark.real
 
 RUN: Final = ROOT / "examples/run"
 ADDRESSES: Final = {"a": "10.0.0.3:8932", "b": "10.0.0.4:8932"}
-FILES: Final = ["haproxy.cfg", "haproxy-plain.cfg", "nginx-replicas.conf", "nginx-replicas-plain.conf"]
-RULED: Final = [name for name in FILES if "plain" not in name]
+RULED: Final = ["haproxy.cfg", "nginx-replicas.conf"]
+FILES: Final = [*RULED, *(f"{name} without rules" for name in RULED)]
 AROUND: Final = """
 daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{}}
@@ -43,6 +45,8 @@ class Stub:
         stub = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_GET(self) -> None:
                 if self.path == "/readyz":
                     stub.probes.append((self.request_version, self.headers["Host"]))
@@ -50,6 +54,8 @@ class Stub:
                 if self.headers["Upgrade"]:
                     self.send_header("Upgrade", "websocket")
                     self.send_header("Connection", "Upgrade")
+                else:
+                    self.send_header("Connection", "close")
                 self.send_header("X-Replica", stub.name)
                 self.send_header("X-Seen", self.headers["X-Forwarded-For"] or "")
                 self.end_headers()
@@ -60,10 +66,12 @@ class Stub:
 
             def do_POST(self) -> None:
                 stub.posts += 1
+                self.rfile.read(int(self.headers["Content-Length"] or 0))
+                self.close_connection = True
                 if not stub.breaks:
                     self.do_GET()
 
-            do_HEAD = do_PATCH = do_DELETE = do_GET  # noqa: N815
+            do_HEAD = do_PATCH = do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None: ...
 
@@ -99,11 +107,16 @@ def words_of(name: str, folder: Path, port: int, addresses: dict[str, str]) -> l
     program = shutil.which("haproxy" if name.startswith("haproxy") else "nginx")
     if program is None:
         pytest.skip(f"needs the balancer of {name}")
-    text = (RUN / name).read_text()
+    file, _, is_plain = name.partition(" ")
+    text = (RUN / file).read_text()
+    if is_plain:  # as docs/run.md says
+        rules = r"(?m)^ +use-server .*\n|(?<=http://)\$replica"
+        text, count = re.subn(rules, lambda rule: "any" * (rule[0] == "$replica"), text)
+        assert count
     for tag, there in ADDRESSES.items():
         assert there in text
         text = text.replace(there, addresses[tag])
-    path = folder / name
+    path = folder / file
     if name.startswith("haproxy"):
         text, count = re.subn(r"bind :443 ssl crt \S+", f"bind 127.0.0.1:{port}", text)
         path.write_text(text)
@@ -159,7 +172,8 @@ def test_streams_sockets_addresses_and_turns(balance: Balance, name: str) -> Non
         for stub in balanced.stubs.values():
             stub.go_on.set()
         assert stream.readline() == b"data: last\n"
-        assert balanced.ask("/ws", Upgrade="websocket", Connection="Upgrade").status == 101
+        handshake = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13"}
+        assert balanced.ask("/ws", Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==", **handshake).status == 101
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -180,3 +194,32 @@ def test_haproxy_asks_without_a_host(balance: Balance) -> None:
         for stub in balanced.stubs.values():
             until(lambda stub=stub: stub.probes, "haproxy asks /readyz")
             assert stub.probes[0] == ("HTTP/1.0", None)
+
+
+def test_a_gateway_answers_probes_of_any_host_with_no_more_than_a_status(tmp_path: Path) -> None:
+    """A kubelet names the address of the pod, and haproxy names nothing and speaks HTTP/1.0."""
+    config = tmp_path / "isthmus.yaml"
+    config.write_text("core: {port: 0}\nservers: []\n")
+    with serve(config, folder=tmp_path) as proxy:
+        port = int(proxy.base_url.rpartition(":")[2])
+        for host in ("Host: foreign.example\r\n", "Host: 10.0.0.7:8932\r\n", ""):
+            for page, status in (("healthz", 200), ("readyz", 200), ("info", 403), ("mcp", 403)):
+                with socket.create_connection(("127.0.0.1", port), timeout=30) as asking:
+                    asking.sendall(f"GET /{page} HTTP/1.0\r\n{host}\r\n".encode())
+                    response = http.client.HTTPResponse(asking)
+                    response.begin()
+                    body = response.read()
+                if status == 200:
+                    assert response.status == status, (host, page)
+                    assert json.loads(body) == {"status": "ok", "service": "isthmus"}, (host, page)
+                else:
+                    assert response.status in {400, 401, 403}, (host, page)
+        (front,) = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        with launched(
+            words_of("haproxy.cfg", tmp_path, front, dict.fromkeys(ADDRESSES, address)), folder=tmp_path, code=None
+        ):
+            until(lambda: listens(front), "haproxy listens")
+            connection = http.client.HTTPConnection("127.0.0.1", front, timeout=30)
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().status == 200, "haproxy takes the replica for ready"
