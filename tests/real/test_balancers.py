@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,7 @@ class Stub:
                 if self.headers["Upgrade"]:
                     self.send_header("Upgrade", "websocket")
                     self.send_header("Connection", "Upgrade")
+                    self.send_header("Sec-WebSocket-Accept", "s3pPLBMiTxaQ9kYGzzhZRbK+xOo=")  # to the key of RFC 6455
                 else:
                     self.send_header("Connection", "close")
                 self.send_header("X-Replica", stub.name)
@@ -198,8 +200,9 @@ def test_haproxy_asks_without_a_host(balance: Balance) -> None:
 
 def test_a_gateway_answers_probes_of_any_host_with_no_more_than_a_status(tmp_path: Path) -> None:
     """A kubelet names the address of the pod, and haproxy names nothing and speaks HTTP/1.0."""
-    config = tmp_path / "isthmus.yaml"
-    config.write_text("core: {port: 0}\nservers: []\n")
+    config = tmp_path / "isthmus.json"
+    upstream = {"command": [sys.executable, "-m", "isthmus.app.commands.demo_server"]}
+    config.write_text(json.dumps({"core": {"port": 0}, "servers": [{"id": "demo", "upstream": upstream}]}))
     with serve(config, folder=tmp_path) as proxy:
         port = int(proxy.base_url.rpartition(":")[2])
         for host in ("Host: foreign.example\r\n", "Host: 10.0.0.7:8932\r\n", ""):
@@ -215,10 +218,8 @@ def test_a_gateway_answers_probes_of_any_host_with_no_more_than_a_status(tmp_pat
                 else:
                     assert response.status in {400, 401, 403}, (host, page)
         (front,) = free_ports(1)
-        address = f"127.0.0.1:{port}"
-        with launched(
-            words_of("haproxy.cfg", tmp_path, front, dict.fromkeys(ADDRESSES, address)), folder=tmp_path, code=None
-        ):
+        words = words_of("haproxy.cfg", tmp_path, front, dict.fromkeys(ADDRESSES, f"127.0.0.1:{port}"))
+        with launched(words, folder=tmp_path, code=None):
             until(lambda: listens(front), "haproxy listens")
             connection = http.client.HTTPConnection("127.0.0.1", front, timeout=30)
             connection.request("GET", "/healthz")
