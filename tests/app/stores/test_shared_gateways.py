@@ -114,7 +114,7 @@ def test_the_wall_time_is_that_of_the_store(
 
 
 def test_uploads_to_two_at_once_keep_the_limit_together(stores: SharedStores, tmp_path: Path) -> None:
-    """As many are stored as there is room for, and not one more."""
+    """The gateways store as many as there is room for, and not one more."""
     more = {"max_total_session_size": 10_000, "eviction_policy": "none"}
     with replica(stores.settings(tmp_path / "a", **more)) as a, replica(stores.settings(tmp_path / "b", **more)) as b:
         callers = [alice(world) for world in (a, b) for _ in range(8)]

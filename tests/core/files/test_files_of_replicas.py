@@ -117,7 +117,7 @@ def test_of_two_replicas_that_want_the_last_byte_one_gets_it(seed: int) -> None:
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=25)
 def test_uploads_at_the_same_time_that_all_fit_are_all_taken(seed: int) -> None:
-    """What one has claimed of its account stays its own while the limit for all is asked."""
+    """A claim on an account is kept while the limit for all is asked."""
     order, records = random.Random(seed), VersionedRecords()
     replicas = [Replica(records, number, eviction=Eviction.NONE) for number in (1, 2)]
     channels = []
