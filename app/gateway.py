@@ -9,8 +9,7 @@ import contextlib
 import functools
 import logging
 import os
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -32,7 +31,6 @@ from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.hop import HopReceiver, HopSigner
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
-from ..storage.interface import StorageError
 from ..transports.base.driver import Drive
 from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
@@ -45,7 +43,7 @@ from ..transports.stdio.exit_reason import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.stdio.server_process import ChildSpec
 from ..transports.tls.server import ServerTls
 from ..transports.unix.client import UnixAddress
-from ..transports.unix.listener import remove_socket
+from ..transports.unix.listener import LineListener, remove_socket
 from .admin.files import FilePages
 from .admin.revocations import RevocationPages, stored_revocations
 from .admin.servers import ServerPages
@@ -63,22 +61,24 @@ from .config.lock_file import pin_rules
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
-from .disk.lock import InUse, holding
+from .disk.lock import holding
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
-from .disk.workspaces import Workspaces
+from .disk.workspaces import Workspaces, remove_workers
 from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
-from .runtime.listeners import internal_surface, open_listeners, serve_lines, surface_of
+from .runtime.listeners import internal_surface, line_listener, open_listeners, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
 from .runtime.upstreams import warn_of_unchecked
+from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
+from .workers.worker import Worker
 
 if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
@@ -87,8 +87,6 @@ if TYPE_CHECKING:
     from .logins.setup import Logins
 
 T = TypeVar("T")
-KEY_BYTES = 32
-
 
 _log = logging.getLogger("isthmus.server")
 
@@ -115,6 +113,7 @@ class Gateway:
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
+        stops_accepting: functions that each have one of its listeners accept no more connections.
     """
 
     settings: Settings
@@ -129,6 +128,15 @@ class Gateway:
     stderr: dict[str, list[str]] = field(default_factory=dict)
     issuers: Issuers | None = None
     issuer_requests: IssuerRequests | None = None
+    stops_accepting: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    async def retire(self) -> None:
+        """Accepts no more connections, and returns when the last session has ended, or after `Limits.drain_s`.
+        Meanwhile everything goes on, and requests for its sessions come through other processes, too."""
+        for stop_accepting in self.stops_accepting:
+            await stop_accepting()
+        with anyio.move_on_after(self.limits.drain_s):
+            await self.hub.wait_until(lambda: not self.hub.engine.session_count)
 
     async def issuer_problems(self) -> list[str]:
         """Asks each issuer for its documents. Returns why some of them cannot be read, for people."""
@@ -153,6 +161,7 @@ async def running(
     names: SettingNames = KEYS,
     login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
     tokens: Mapping[str, TokensOf] | None = None,
+    worker: Worker | None = None,
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -164,6 +173,7 @@ async def running(
         names: the names of settings in messages.
         login_command: returns the words of the command that logs in at a server, from its id.
         tokens: the tokens of servers, by id; None: those of the settings.
+        worker: this process among those that share the storage folder and the listeners; None: there are no others.
 
     Raises:
         ConfigError: the lock of `settings.pins` cannot be used.
@@ -179,15 +189,21 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
-        with _start_errors(f"{names.storage} {root}"):
+        with start_errors(f"{names.storage} {root}"):
             # The lock comes before anything below the root is read or made: a second process that starts at the same
             # time must not touch any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
+            if worker is not None:
+                workspaces_path = os.path.join(workspaces_path, worker.tag)
             stack.enter_context(holding(workspaces_path))
+            if worker is None:
+                await to_thread.run_sync(remove_workers, workspaces_path)
             state = os.path.join(root, "state")
-            link_key = await to_thread.run_sync(_kept_key, state, "link.key")
-            state_key = await to_thread.run_sync(_kept_key, state, "state.key")
-            stores = await stack.enter_async_context(opened(settings.storage, root, may_share=is_lasting))
+            link_key = await to_thread.run_sync(kept_key, state, "link.key")
+            state_key = await to_thread.run_sync(kept_key, state, "state.key")
+            stores = await stack.enter_async_context(
+                opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
+            )
             workspaces = Workspaces(
                 workspaces_path,
                 stores.records,
@@ -202,7 +218,7 @@ async def running(
             )
             await workspaces.start_up()
             await remove_leftovers(stores)
-        with _start_errors("the storage"):
+        with start_errors("the storage"):
             revoked = await stored_revocations(stores.records)
             # What others have stored is loaded when it is named.
             restored = Restored() if stores.shared else await restore(stores.records, upload_ttl_s=limits.upload_ttl_s)
@@ -212,17 +228,24 @@ async def running(
         tls = None
         if certificate is not None:
             tls = ServerTls(certificate.current, handshake_timeout_s=limits.head_timeout_s)
-        listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
-        if listen and settings.core.unix_socket is not None:
+        if worker is not None:
+            listeners, base_url = await worker.listeners(tls), worker.base_url
+        else:
+            listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
+        if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
         replicas: Replicas | None = None
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:
             stack.push_async_callback(internal.aclose)
-        with _start_errors("the storage"):
-            membership = await stack.enter_async_context(
-                joined(settings, stores, lambda peer: None if replicas is None else replicas.note_gone(peer.address))
+        with start_errors("the storage"):
+            joining = joined(
+                settings,
+                stores,
+                lambda peer: None if replicas is None else replicas.note_gone(peer.address),
+                is_listening=internal is not None,
             )
+            membership = await stack.enter_async_context(joining)
         warn_of_unchecked(settings.servers, names)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
@@ -269,7 +292,6 @@ async def running(
 
                 tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
-            passed: HttpServer | None = None  # for other replicas
             serving: list[anyio.CancelScope] = []
             try:
                 wait_for_issuer = None
@@ -289,7 +311,12 @@ async def running(
                     revocations = RevocationPages(
                         gate, stores.records, lambda: 0 if http is None else http.check_callers()
                     )
-                    files, pages = BlobFiles(stores.blobs), _pages(gateway, own_sessions, revocations, traffic, connect)
+                    if gate is not None and stores.shared:
+                        tasks.start_soon(revocations.keep_current, gate)
+                    if worker is not None:
+                        await tasks.start(worker.tell_metrics, functools.partial(_exposition, gateway, traffic))
+                    files = BlobFiles(stores.blobs)
+                    pages = _pages(gateway, own_sessions, revocations, traffic, connect, worker)
                     http = HttpServer(
                         surface,
                         hub,
@@ -319,18 +346,22 @@ async def running(
                         await tasks.start(_serve, passed, internal, None, _shielded(serving))
                     for listener, spoken in listeners:
                         await tasks.start(_serve, http, listener, spoken, _shielded(serving))
+                        gateway.stops_accepting.append(functools.partial(http.stop_accepting, listener))
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
-                        scope = _shielded(serving)
-                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, gate, scope)
+                        inherited = None if worker is None else worker.lines(server.id)
+                        lines = line_listener(server.id, server.unix_socket, hub, limits, gate, inherited)
+                        await tasks.start(_serve_lines, lines, _shielded(serving))
+                        gateway.stops_accepting.append(lines.stop_accepting)
                 yield gateway
             finally:
                 drain_s = 0.0 if membership is not None and membership.is_lost else limits.drain_s
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
-                        for listening in (http, passed):
-                            if listening is not None:
-                                draining.start_soon(listening.drain)
+                        # The listener for other replicas stays open: they pass on answers for which calls wait, and
+                        # would take a refused connection for the end of this process.
+                        if http is not None:
+                            draining.start_soon(http.drain)
                         async with anyio.create_task_group() as ending:
                             ending.start_soon(hub.stop, drain_s)
                             with anyio.move_on_after(drain_s):
@@ -394,6 +425,13 @@ async def _serve(
 ) -> None:
     with scope:
         await http.serve(listener, tls=tls, task_status=task_status)
+
+
+async def _serve_lines(
+    lines: LineListener, scope: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
+) -> None:
+    with scope:
+        await lines.serve(task_status=task_status)
 
 
 async def _run_own_sessions(
@@ -499,6 +537,7 @@ def _pages(
     revocations: RevocationPages,
     traffic: Counts,
     connect: ConnectPages | None,
+    worker: Worker | None,
 ) -> Pages:
     hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
@@ -551,66 +590,42 @@ def _pages(
             case Page.REVOKE:
                 return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
-                metrics = await to_thread.run_sync(_load_metrics)
-                counted = metrics.exposition(
-                    VERSION,
-                    hub.engine.report(),
-                    hub.tasks(),
-                    hub.now_unix(),
-                    traffic=traffic,
-                    files=hub.files(),
-                    ends=hub.engine.file_ends(),
-                    replicas=None if replicas is None else replicas.replica_count,
-                )
-                return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
+                counted = await _exposition(gateway, traffic)
+                if worker is not None:
+                    counted = await worker.gathered_metrics(counted)
+                return page_answer(200, counted, content_type=(await _metrics()).CONTENT_TYPE)
 
     return answer
 
 
-def _load_metrics() -> ModuleType:
+async def _exposition(gateway: Gateway, traffic: Counts) -> bytes:
+    """Returns the metrics of this process."""
+    hub, replicas = gateway.hub, gateway.membership
+    exposed: bytes = (await _metrics()).exposition(
+        VERSION,
+        hub.engine.report(),
+        hub.tasks(),
+        hub.now_unix(),
+        traffic=traffic,
+        files=hub.files(),
+        ends=hub.engine.file_ends(),
+        replicas=None if replicas is None else replicas.replica_count,
+    )
+    return exposed
+
+
+async def _metrics() -> ModuleType:
     """Imports the metrics, with the first request for them: no other module takes longer to import."""
+    return await to_thread.run_sync(_load_metrics)
+
+
+def _load_metrics() -> ModuleType:
     from .admin import metrics
 
     return metrics
 
 
 # --- Storage --------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _start_errors(what: str) -> Iterator[None]:
-    try:
-        yield
-    except InUse as error:
-        raise StartError(str(error)) from error
-    except StorageError as error:
-        raise StartError(f"{what} cannot be used: {error}") from error
-    except OSError as error:
-        raise StartError(f"{what} cannot be used: {error.strerror or error}") from error
-
-
-def _kept_key(folder: str, name: str) -> bytes:
-    """Reads a secret key of `KEY_BYTES` from a file, and creates the file with a new key if it is missing.
-
-    The key is kept in the storage folder so that signed links, and each `requestState`, survive a restart.
-    """
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, name)
-    try:
-        with open(path, "rb") as file:
-            key = file.read()
-        if len(key) == KEY_BYTES:
-            return key
-    except FileNotFoundError:
-        pass
-    key = secrets.token_bytes(KEY_BYTES)
-    temporary = f"{path}.{os.getpid()}"
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    return key
 
 
 @contextlib.asynccontextmanager

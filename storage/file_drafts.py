@@ -31,10 +31,17 @@ class FileDrafts:
         root: the folder, which exists.
         finish: makes a complete, synced file the blob of a key. Called with the key, the file's name and the blob's
             `BlobStat`. A file that is still there afterwards is removed.
+        make_name: returns a fresh name for a draft's file.
     """
 
-    def __init__(self, root: str, finish: Callable[[str, str, BlobStat], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        root: str,
+        finish: Callable[[str, str, BlobStat], Awaitable[None]],
+        make_name: Callable[[], str] = lambda: f"~{secrets.token_hex(16)}",
+    ) -> None:
         self._root = root
+        self._make_name = make_name
         self._finish_blob = finish
         self._drafts: dict[str, FileDraft] = {}
 
@@ -47,7 +54,7 @@ class FileDrafts:
     async def extend(self, key: str, offset: int, size_max_bytes: int) -> AsyncIterator[DraftWriter]:
         draft = self._drafts.get(check_key(key))
         if draft is None and offset == 0:
-            draft = self._drafts[key] = FileDraft(key, f"~{secrets.token_hex(16)}")
+            draft = self._drafts[key] = FileDraft(key, self._make_name())
         if draft is None:
             raise NotStored(f"there is no draft {key}")
         async with draft.turn:

@@ -4,6 +4,9 @@ A committed blob is the file `<key>~<serial>~<sha256>`, with the key's slashes w
 temporary name (`~…`), synced to disk, then renamed. So it exists whole or not at all, and its hash needs no second file
 that could disagree. A commit takes a greater serial than any before. Of two files with one key the greater serial
 counts; the other is left only by a crash between commit and removal, and the next `sweep` removes it.
+
+Several processes may use the folder (`shared_folder`). Each keeps an index of it, and reads the names again when
+another one has changed them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
-from collections.abc import AsyncIterator
+import stat
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -25,6 +28,7 @@ from .file_drafts import WRITE_SIZE, FileDrafts, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
 from .kernel_copy import copy_in_kernel
 from .keys import check_key
+from .shared_folder import SharedFolder
 
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
 _READ_SIZE: Final = 1024 * 1024
@@ -46,10 +50,10 @@ class FileBlobs:
     """Blobs in a folder of the file system. See `Blobs` for the laws.
 
     The folder is created with mode 0700 if it is missing; files have mode 0600. Files with names of another form are
-    left alone. The folder is read once, when the object is made.
+    left alone. Any number of processes of this machine may use the folder.
 
     Args:
-        root: the folder; no other process may use it.
+        root: the folder.
 
     Raises:
         OSError: the folder cannot be created or read.
@@ -58,15 +62,23 @@ class FileBlobs:
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
         os.makedirs(self._root, mode=0o700, exist_ok=True)
-        self._turn = Lock()  # one change of the folder's names at a time
-        self._index, _ = self._survey()
-        self._last_serial = max((entry.serial for entry in self._index.values()), default=0)
+        self._turn = Lock()  # one change of the folder's names, or look at them, at a time
+        self._folder = SharedFolder(self._root)
+        self._index: dict[str, _Entry] = {}
+        with self._folder.reading() as count:
+            self._index, _ = self._survey()
+        serial_max = max((entry.serial for entry in self._index.values()), default=0)
+        if count < serial_max:  # the count was lost, or an earlier version kept none
+            with self._folder.changing(serial_max) as (_, own):
+                self._index, _ = self._survey()
+            count = own + 1
+        self._count = count  # the folder's count that the index is true of
         self._temporary: set[str] = set()  # names of open writers
-        self._drafts = FileDrafts(self._root, self.adopt)
+        self._drafts = FileDrafts(self._root, self.adopt, self._folder.temporary_name)
 
     @asynccontextmanager
     async def create(self, key: str, *, size_max_bytes: int) -> AsyncIterator[BlobWriter]:
-        writer = FileWriter(self, check_key(key), size_max_bytes, f"~{secrets.token_hex(16)}")
+        writer = FileWriter(self, check_key(key), size_max_bytes, self._folder.temporary_name())
         self._temporary.add(writer.name)
         try:
             with as_storage_errors():
@@ -81,17 +93,11 @@ class FileBlobs:
         return self._drafts.extend(key, offset, size_max_bytes)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
-        entry = self._index.get(check_key(key))
+        check_key(key)
         if start < 0 or (stop is not None and stop < 0):
             raise ValueError(f"got the range {start}:{stop}, expected bounds of 0 or more")
-        if entry is None:
-            raise NotStored(f"there is no blob {key}")
+        entry, fd = await self._open(key)
         end = entry.stat.size_bytes if stop is None else min(stop, entry.stat.size_bytes)
-        with as_storage_errors():
-            try:
-                fd = await to_thread.run_sync(os.open, self._path(entry.name), os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError as error:
-                raise NotStored(f"the file of blob {key} is gone") from error
         try:
             while start < end:
                 size = min(CHUNK_SIZE_MAX, end - start)
@@ -109,58 +115,117 @@ class FileBlobs:
             os.close(fd)
 
     async def stat(self, key: str) -> BlobStat | None:
-        entry = self._index.get(check_key(key))
+        entry = (await self._current()).get(check_key(key))
         return None if entry is None else entry.stat
 
     async def delete(self, key: str) -> bool:
         await self._drafts.delete(key)
-        async with self._turn:
-            entry = self._index.get(key)
-            if entry is None:
-                return False
-            # Shielded: the index and the folder change together. Each step is short.
-            with CancelScope(shield=True), as_storage_errors():
-                with suppress(FileNotFoundError):
-                    await to_thread.run_sync(os.unlink, self._path(entry.name))
-                del self._index[key]
-                await to_thread.run_sync(self._sync)
-        return True
+        if key not in await self._current():
+            return False
+        # Shielded: the index and the folder change together. Each step is short.
+        was_there = False
+        with CancelScope(shield=True), as_storage_errors():
+            async with self._turn:
+                was_there = await to_thread.run_sync(self._delete, key)
+        return was_there
 
     async def keys(self) -> AsyncIterator[str]:
-        for key in sorted(self._index):
+        for key in sorted(list(await self._current())):  # noqa: C414 (a copy first: a thread may change the index)
             yield key
 
     def path_for(self, key: str) -> str | None:
         entry = self._index.get(check_key(key))
-        return None if entry is None else self._path(entry.name)
+        return None if entry is None or self._folder.count() != self._count else self._path(entry.name)
 
     async def sweep(self) -> int:
-        async with self._turn:
-            with as_storage_errors():
-                index, leftovers = await to_thread.run_sync(self._survey)
-                doomed = [name for name in leftovers if name not in self._temporary | self._drafts.names]
-                await to_thread.run_sync(self._remove, doomed)
-            self._index = index
-            self._last_serial = max([self._last_serial, *(entry.serial for entry in index.values())])
-        return len(doomed)
+        with as_storage_errors():
+            async with self._turn:
+                return await to_thread.run_sync(self._sweep)
 
     async def aclose(self) -> None:
-        """Does nothing: no resource is held between calls."""
+        """Lets go of the folder. Drafts are leftovers from now on."""
+        self._folder.close()
 
     async def adopt(self, key: str, name: str, stat: BlobStat) -> None:
         """Commits a file that is complete and synced under the temporary name `name`, as the blob of `key`."""
         with CancelScope(shield=True):
             async with self._turn:
-                serial = self._last_serial + 1
-                entry = _Entry(stat, serial, f"{key.replace('/', '+')}~{serial:x}~{stat.sha256}")
-                self._last_serial = serial
-                await to_thread.run_sync(self._publish, name, entry.name)
-                older = self._index.get(key)
-                self._index[key] = entry
-                if older is not None:
-                    # The new file counts already; an old one that cannot be removed now goes with the next sweep.
-                    with suppress(OSError):
-                        await to_thread.run_sync(os.unlink, self._path(older.name))
+                await to_thread.run_sync(self._commit, key, name, stat)
+
+    async def _open(self, key: str) -> tuple[_Entry, int]:
+        """Opens the file of a blob. Returns its entry and the descriptor."""
+        while True:
+            entry = (await self._current()).get(key)
+            if entry is None:
+                raise NotStored(f"there is no blob {key}")
+            count = self._count
+            with as_storage_errors():
+                fd = await to_thread.run_sync(self._open_file, entry.name)
+            if fd is not None:
+                return entry, fd
+            if self._folder.count() == count:
+                raise NotStored(f"the file of blob {key} is gone")
+
+    async def _current(self) -> dict[str, _Entry]:
+        """Returns the index, read again if another process has changed the folder."""
+        with as_storage_errors():
+            if self._folder.count() != self._count:
+                async with self._turn:
+                    await to_thread.run_sync(self._refresh)
+        return self._index
+
+    # --- In a worker thread -------------------------------------------------------------------------------------------
+
+    def _open_file(self, name: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        return None
+
+    def _refresh(self) -> None:
+        with self._folder.reading() as count:
+            if count != self._count:
+                self._index, _ = self._survey()
+                self._count = count
+
+    @contextmanager
+    def _changing(self) -> Iterator[int]:
+        """Lets this opener alone change the folder, with a true index. Returns the serial of the change. If it fails,
+        the index is read again."""
+        with self._folder.changing() as (before, own):
+            if before != self._count:
+                self._index, _ = self._survey()
+            yield own
+        self._count = own + 1
+
+    def _commit(self, key: str, temporary: str, stat: BlobStat) -> None:
+        with self._changing() as serial:
+            entry = _Entry(stat, serial, f"{key.replace('/', '+')}~{serial:x}~{stat.sha256}")
+            self._publish(temporary, entry.name)
+            older = self._index.get(key)
+            self._index[key] = entry
+            if older is not None:
+                # The new file counts already; an old one that cannot be removed now goes with the next sweep.
+                with suppress(OSError):
+                    os.unlink(self._path(older.name))
+
+    def _delete(self, key: str) -> bool:
+        with self._changing():
+            entry = self._index.get(key)
+            if entry is None:
+                return False
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(entry.name))
+            del self._index[key]
+            self._sync()
+        return True
+
+    def _sweep(self) -> int:
+        with self._changing():
+            self._index, older = self._survey()
+            used = self._temporary | self._drafts.names
+            doomed = [*self._folder.left(os.listdir(self._root), used), *older]
+            self._remove(doomed)
+        return len(doomed)
 
     def _publish(self, temporary: str, name: str) -> None:
         os.replace(self._path(temporary), self._path(name))
@@ -173,26 +238,27 @@ class FileBlobs:
             raise
 
     def _survey(self) -> tuple[dict[str, _Entry], list[str]]:
-        """Reads the folder. Returns its blobs, and the names of files that an unfinished change left."""
+        """Reads the folder's names. Returns its blobs, and the names of files that a newer blob has replaced."""
+        known = {entry.name: entry for entry in self._index.values()}
         index: dict[str, _Entry] = {}
-        leftovers: list[str] = []
-        with os.scandir(self._root) as found:
-            for file in found:
-                if file.name.startswith("~"):
-                    leftovers.append(file.name)
+        older: list[str] = []
+        for name in os.listdir(self._root):
+            match = _NAME.fullmatch(name)
+            if match is None:
+                continue
+            entry = known.get(name)
+            if entry is None:
+                found = os.lstat(self._path(name))
+                if not stat.S_ISREG(found.st_mode):
                     continue
-                match = _NAME.fullmatch(file.name)
-                if match is None or not file.is_file(follow_symlinks=False):
-                    continue
-                key = match["key"].replace("+", "/")
-                size_bytes = file.stat(follow_symlinks=False).st_size
-                entry = _Entry(BlobStat(size_bytes, match["sha256"]), int(match["serial"], 16), file.name)
-                other = index.get(key)
-                if other is not None:
-                    entry, older = (entry, other) if entry.serial > other.serial else (other, entry)
-                    leftovers.append(older.name)
-                index[key] = entry
-        return index, leftovers
+                entry = _Entry(BlobStat(found.st_size, match["sha256"]), int(match["serial"], 16), name)
+            key = match["key"].replace("+", "/")
+            other = index.get(key)
+            if other is not None:
+                entry, replaced = (entry, other) if entry.serial > other.serial else (other, entry)
+                older.append(replaced.name)
+            index[key] = entry
+        return index, older
 
     def _remove(self, names: list[str]) -> None:
         for name in names:

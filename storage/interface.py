@@ -4,10 +4,10 @@
 that breaks the grammar raises `ValueError` from every method before anything else happens. Times are seconds of wall
 time, on the clock given to the backend.
 
-Tasks of one process may use a backend concurrently. Stores in memory, in files and in SQLite have one opener at a time.
-*Shared* stores, those on a server, have any number of openers, in any processes: a change that has returned is seen by
-all of them, and the laws below hold among all of them. By default a shared store judges expiry by its own clock, which
-is the same for all.
+Tasks of one process may use a backend concurrently. A store in memory has one opener. Any other is *shared*: it has any
+number of openers, in any processes that reach it; files and SQLite are reached by those of one machine. A change that
+has returned is seen by all of them, and the laws below hold among all of them. By default a shared store judges expiry
+by its own clock, which is the same for all.
 
 A backend raises any other failure (a full disk, a lost file) as `StorageError`, whose text names no path of the server.
 After one, and after a crash at any point, each key holds what it held before or what was being written, whole. In

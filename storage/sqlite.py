@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Final, Generic, NoReturn, TypeVar, TypeVarTuple
 
 from anyio import CapacityLimiter, Lock, to_thread
@@ -32,8 +33,12 @@ _SCHEMA: Final = """
 """
 _LIVE: Final = "(expires_at_unix IS NULL OR expires_at_unix > :now)"
 _PAGE_RECORDS: Final = 256
+_LOCK_WAIT_S: Final = 20.0
+"""Seconds that a change waits for those of other processes. Each takes the time of a write to disk, and a process that
+was stopped meanwhile is not waited for longer than `Limits.storage_timeout_s` lets a client wait."""
 _BATCH_MAX: Final = 256
 """Changes in one transaction, at most."""
+_OPEN_RETRY_S: Final = 0.02
 
 _BEFORE: Final = "\x01"
 """A character that sorts before all that a key may hold."""
@@ -44,9 +49,9 @@ _AFTER: Final = "\x7f"
 class SqliteRecords:
     """Records in one SQLite file. See `Records` for the laws.
 
-    There is one connection, used by one worker thread at a time, so that the event loop never waits for the disk.
-    Changes requested at the same time share a transaction. The folder is created with mode 0700 if it is missing; the
-    file has mode 0600.
+    Any number of processes of this machine may use the file. Each has one connection, used by one worker thread at a
+    time, so that the event loop never waits for the disk. Changes requested at the same time share a transaction. The
+    folder is created with mode 0700 if it is missing; the file has mode 0600.
 
     Args:
         path: the file; created if it is missing.
@@ -63,8 +68,10 @@ class SqliteRecords:
         self._writes: list[_Write[Any]] = []
         folder = os.path.dirname(os.path.abspath(path))
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        # The file first, with its mode: SQLite gives the -wal and -shm files the same one.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # The file first, with its mode: SQLite gives the -wal and -shm files the same one. One that is there is not
+        # opened: closing it would free the locks that another connection of this process has on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         os.chmod(path, 0o600)
         try:
             self._db = _open(path)
@@ -235,7 +242,19 @@ def _translated(error: BaseException) -> BaseException:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself where another process opens or closes the file at the same moment.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_OPEN_RETRY_S)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=_LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, FORMAT):
@@ -243,8 +262,9 @@ def _open(path: str) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = WAL")
         # FULL: what was saved survives a power failure, not only a crash of the process.
         db.execute("PRAGMA synchronous = FULL")
-        db.executescript(_SCHEMA)
-        db.execute(f"PRAGMA user_version = {FORMAT}")
+        if found == 0:
+            db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA user_version = {FORMAT}")
     except BaseException:
         db.close()
         raise

@@ -466,6 +466,15 @@ LIMIT_TESTS: Final = {
     "core/files/foreign_files.py::FOREIGN_FILES_MAX": (
         "core/files/test_foreign_files.py::test_so_many_files_are_looked_for_in_one_request"
     ),
+    "core/state/shared_limits.py::SHARES_MAX": (
+        "core/state/test_shared_limits.py::test_a_record_has_a_bounded_number_of_shares"
+    ),
+    "core/state/shared_limits.py::CONFLICTS_MAX": (
+        "core/state/test_shared_limits.py::test_a_change_that_others_keep_overtaking_fails"
+    ),
+    "core/files/store/store.py::LOOKS_MAX": (
+        "core/files/test_files_of_replicas.py::test_so_many_files_are_looked_at_for_one"
+    ),
     "core/files/transfer/admission.py::USED_LINKS_MAX": (
         "core/files/transfer/test_admission.py::test_the_oldest_used_link_is_forgotten"
     ),

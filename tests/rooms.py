@@ -185,9 +185,10 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/config": ("app/base", "app/config/dialects"),
     "app/logins": ("app/config",),
     "app/disk": (),
-    "app/stores": ("app/base", "app/config"),
+    "app/stores": ("app/base", "app/config", "app/disk"),
     "app/cluster": ("app/base", "app/config", "app/stores"),
     "app/runtime": ("app/base", "app/config", "app/disk"),
+    "app/workers": ("app/base", "app/config", "app/disk", "app/runtime", "app/stores"),
     "app/admin": ("app/config", "app/runtime"),
     "app/trying": ("app/base", "app/runtime"),
     "app/conform/script": ("app/base",),
@@ -222,6 +223,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/logins",
         "app/runtime",
         "app/stores",
+        "app/workers",
     ),
     "app/driver_checks": ("app/base",),
     "app/commands": (
@@ -248,6 +250,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/runtime",
         "app/stores",
         "app/trying",
+        "app/workers",
     ),
     "app": ("app/cli",),
 }

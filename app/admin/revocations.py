@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import anyio
 import msgspec
 
 from ...core.access.gate import Gate
@@ -25,6 +26,9 @@ from ...storage.interface import Records, StorageError
 
 PREFIX: Final = "revoked/"
 """The beginning of the key of each record."""
+
+OTHERS_EVERY_S: Final = 2.0
+"""Seconds after which what another process has revoked is refused here as well. Each look reads all revocations."""
 
 _audit: Final = logging.getLogger("isthmus.audit")
 
@@ -67,6 +71,21 @@ class RevocationPages:
             return page_error(500, f"{name[:200]} is revoked until isthmus ends: it could not be stored ({error})")
         body = {"name": name, "action": "revoke", "status": "success", "at": format_time(now)}
         return page_answer(200, msgspec.json.encode(body))
+
+    async def keep_current(self, gate: Gate) -> None:
+        """Takes in what other processes of the storage revoke, until cancelled."""
+        is_usable = True
+        while True:
+            await anyio.sleep(OTHERS_EVERY_S)
+            try:
+                if gate.receive_revoked(await stored_revocations(self._records)):
+                    self._check_callers()
+            except StorageError as error:
+                if is_usable:
+                    _audit.error("what other processes revoke cannot be read: %s", error)
+                is_usable = False
+            else:
+                is_usable = True
 
 
 async def stored_revocations(records: Records) -> list[Revocation]:

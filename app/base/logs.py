@@ -41,9 +41,14 @@ _INDENT: Final = "    "
 
 
 class _Text(logging.Formatter):
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self.process = process
+        self.prefix = f"{process}: " if process else ""
+
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
-        line = f"{at} {record.levelname.lower():7} {plain(record.getMessage())}"
+        line = f"{at} {record.levelname.lower():7} {self.prefix}{plain(record.getMessage())}"
         if not record.exc_info:
             return line
         # Indented: an error's text may have lines that look like those of the log.
@@ -52,11 +57,16 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self.process = process
+
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
+            **({"worker": self.process} if self.process else {}),
             "message": record.getMessage(),
         }
         if record.exc_info:
@@ -191,7 +201,8 @@ class _ThreadedHandler(logging.Handler):
         if second != self._second:
             self._second = second
             self._head = f"{datetime.fromtimestamp(second, UTC).strftime('%H:%M:%S')} info   "
-        return f"{self._head} {plain(text)}\n"
+        prefix = self.formatter.prefix if isinstance(self.formatter, _Text) else ""
+        return f"{self._head} {prefix}{plain(text)}\n"
 
     def _dropped_line(self, count: int) -> str:
         text = f"{count} log line{'' if count == 1 else 's'} dropped: stderr was not read fast enough"
@@ -207,16 +218,17 @@ def _write_all(fd: int, data: bytes) -> None:
             select.select([], [fd], [])
 
 
-def set_up(level: str, format: str, *, requests: bool | None = None) -> None:
+def set_up(level: str, format: str, *, requests: bool | None = None, worker: str = "") -> None:
     """Sends the log to stderr from now on, and with it what libraries log and the error that ends the process.
 
     Args:
         level: one of `LEVELS`.
         format: text or json.
         requests: log a line for each request of a client, whatever the level; None: as that says.
+        worker: the tag of this process, which each line bears, among those that write to the same stderr.
     """
     handler = _handler()
-    handler.setFormatter(_Json() if format == "json" else _Text())
+    handler.setFormatter(_Json(worker) if format == "json" else _Text(worker))
     root = logging.getLogger("isthmus")
     for replaced in root.handlers:
         replaced.flush()
@@ -241,7 +253,8 @@ def say(text: str) -> None:
     """
     for handler in logging.getLogger("isthmus").handlers:
         is_json = isinstance(handler.formatter, _Json)
-        line = handler.format(_record(logging.INFO, text)) if is_json else laid_out(text)
+        prefix = handler.formatter.prefix if isinstance(handler.formatter, _Text) else ""
+        line = handler.format(_record(logging.INFO, text)) if is_json else f"{prefix}{laid_out(text)}"
         if isinstance(handler, _ThreadedHandler):
             handler.put(line)
         else:

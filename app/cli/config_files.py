@@ -35,6 +35,17 @@ def open_given(options: argparse.Namespace) -> Source:
     return open_source(path, _given_inputs(options.input), _ask if has_terminal() else None)
 
 
+def open_again(path: str, options: argparse.Namespace) -> Source:
+    """Opens a file that was opened before. Nobody is asked for inputs.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from ..config.load import open_source  # late, as in `open_given`
+
+    return open_source(path, _given_inputs(options.input))
+
+
 def _given_inputs(pairs: list[str]) -> dict[str, str]:
     """Splits `ID=VALUE`. Errors never repeat it: it may be a secret."""
     given: dict[str, str] = {}

@@ -30,11 +30,14 @@ from ..runtime.allocator import return_free_memory
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport
 from ..runtime.signals import Stop
+from ..workers.worker import own_channel
 from . import config_files, endpoints, wrap
 from .arguments import token_of
-from .listen_options import STDIO, address_of, given, with_address
+from .listen_options import STDIO, address_of, given
 from .probe_servers import probe_all
 from .run import DONE, no_command, run
+from .serving_settings import answered, login_command_of, settled
+from .serving_workers import serve_worker, serve_workers
 from .targets import targets_of
 
 _log = logging.getLogger("isthmus.cli")
@@ -42,22 +45,22 @@ _log = logging.getLogger("isthmus.cli")
 
 def serve(options: argparse.Namespace, command: list[str]) -> int:
     no_command(command, "serve")
+    channel = own_channel()
+    if channel is not None:
+        return serve_worker(options, channel)
     endpoints.settle_stdio(options)
     if options.stdio is not None and (names := given(options)):
         raise ConfigError(f"got {names[0]} with --stdio, with which nothing listens, expected one of them")
+    if options.workers is not None:
+        return serve_workers(options)
     source = config_files.open_given(options)
-    settings = _answered(source.settings(), options)
-    settings = msgspec.structs.replace(settings, core=with_address(settings.core, options))
+    settings = settled(source.settings(), options)
     # A client that starts a command may show its stderr to people: lines of requests are there if they are asked for.
     requests = None if options.stdio is None or options.log_level is not None else False
     logs.set_up(options.log_level or settings.core.log_level, options.log_format, requests=requests)
     for note in source.notes:
         logs.say(f"{source.path}: {note}")
-    files = () if options.config is None else (options.config,)
-
-    def login_command(id: str) -> tuple[str, ...]:
-        return ("isthmus", "login", *files, id)
-
+    login_command = login_command_of(options)
     if options.stdio is not None:
         work = partial(
             _serve_stdio,
@@ -129,7 +132,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     )
     settings = wrap.to_settings(options, targets, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
-    settings, token = _closed(_answered(settings, options))
+    settings, token = _closed(answered(settings, options))
     work = partial(
         _serve_http,
         settings,
@@ -142,13 +145,6 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         login_of=partial(wrap.login_of, opens=options.open, is_stdio=False),
     )
     return run(work, if_stopped=DONE)
-
-
-def _answered(settings: Settings, options: argparse.Namespace) -> Settings:
-    """Returns the settings with what the options say about callers who are not recognised."""
-    if not options.allow_anonymous:
-        return settings
-    return msgspec.structs.replace(settings, auth=msgspec.structs.replace(settings.auth, anonymous="allow"))
 
 
 def _closed(settings: Settings) -> tuple[Settings, str]:

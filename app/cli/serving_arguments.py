@@ -11,6 +11,8 @@ from .listen_options import DEFAULT_LISTEN, add_listen_options
 from .option_groups import CONFIG_HELP, ENV_FORM, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
 
 WARM_MAX: Final = 64
+WORKERS_MAX: Final = 64
+"""Workers of one supervisor. Each takes 60 MB, and machines with more cores are rare. At it: the command is refused."""
 
 
 def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -42,6 +44,13 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         metavar="NAME",
         help="serve this profile or server to one client on stdin and stdout, and open no port; default: all servers. "
         "Stored files are removed at the end",
+    )
+    serve.add_argument(
+        "--workers",
+        type=typed_option(_parse_workers),
+        metavar="N",
+        help="serve with N processes behind the same address, to use several cores; SIGHUP then reads the file again; "
+        "default: one process",
     )
 
 
@@ -191,6 +200,12 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         metavar="ORIGIN",
         help="origin of web pages to accept, such as https://example.com",
     )
+
+
+def _parse_workers(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= WORKERS_MAX):
+        raise ValueError(f"got {text!r}, expected a number from 1 to {WORKERS_MAX}")
+    return int(text)
 
 
 def _parse_warm(text: str) -> int | Literal["auto"]:

@@ -14,6 +14,8 @@ import anyio
 from ...core.base.ids import mint
 from ...core.base.replica import ReplicaName
 from ...core.replicas.leases import RENEW_S, Leases, Peer
+from ...storage.interface import Records
+from ...storage.sqlite import SqliteRecords
 from ..config.cluster_settings import Cluster
 from ..config.settings import Settings
 from ..stores.stores import Stores, open_records
@@ -26,15 +28,16 @@ DRAWN_TAG_CHARS: Final = 6
 
 @asynccontextmanager
 async def joined(
-    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None]
+    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None], *, is_listening: bool
 ) -> AsyncIterator[Membership | None]:
     """Takes the lease of this process, keeps it, and gives it back when the context is left. The context is that of all
-    that uses the shared stores, and the listener for other replicas is open already.
+    that uses the shared stores.
 
     Yields None where the stores are not shared.
 
     Args:
         when_gone: called with each other replica that has no lease any more.
+        is_listening: the listener for other replicas is open.
 
     Raises:
         StartError: another replica has the tag.
@@ -48,8 +51,13 @@ async def joined(
     name = ReplicaName(cluster.replica or _drawn_tag(), mint(os.urandom))
     # A store of its own, with one connection and a short time limit: a renewal waits for nobody, and one whose
     # connection has died is tried again in time.
-    records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
-    leases = Leases(name, cluster.address, _place(cluster), now=anyio.current_time())
+    records: Records
+    if stores.records_path:
+        records = SqliteRecords(stores.records_path)
+    else:
+        records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
+    address, place = (cluster.address, _place(cluster)) if is_listening else ("", "")
+    leases = Leases(name, address, place, now=anyio.current_time())
     membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone)
     try:
         await membership.take()
@@ -65,7 +73,8 @@ async def joined(
 
 def _place(cluster: Cluster) -> str:
     bound = cluster.socket or cluster.listen
-    return "" if bound is None else place_of(bound)
+    assert bound is not None
+    return place_of(bound)
 
 
 def _drawn_tag() -> str:

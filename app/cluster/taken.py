@@ -35,4 +35,4 @@ async def taken_by(settings: Settings) -> str:
         return ""
     lease = decode(found.value)
     where = f" at {lease.address}" if lease is not None and lease.address else ""
-    return f"replica {tag} runs now{where}: another process cannot start with this tag meanwhile"
+    return f"replica {tag} runs now{where}"

@@ -21,6 +21,7 @@ from anyio import to_thread
 
 from ...core.base.ids import is_minted
 from ...core.base.limits import Limits
+from ...core.base.replica import is_tag
 from ...core.base.storage import (
     Allocate,
     Allocated,
@@ -51,6 +52,7 @@ from ...core.base.storage import (
 from ...core.downstream import event_store
 from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull, VersionConflict
 from .collect import Collector, remove_taken, too_large
+from .lock import holding
 from .openat import Placement, is_plain, open_folder, reason_of
 from .permissions import Permissions
 from .remove_tree import remove_tree
@@ -338,6 +340,29 @@ class Workspaces:
 
 def tmp_folder(tmp_root: str, workspace: str) -> str:
     return os.path.join(tmp_root, f"isthmus-{workspace}")
+
+
+def remove_workers(root: str) -> None:
+    """Removes the folders of workers below `root`, the folder of all workspaces, with the workspaces in them. Blocks.
+
+    Raises:
+        InUse: a worker is still there.
+        OSError: the folder cannot be read.
+    """
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    for tag in filter(is_tag, os.listdir(root)):
+        remove_worker(root, tag)
+
+
+def remove_worker(root: str, tag: str) -> None:
+    """Removes the folder of one worker, as `remove_workers` does."""
+    folder = os.path.join(os.path.realpath(root), tag)
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return
+    with holding(folder):
+        for name in filter(is_minted, os.listdir(folder)):
+            remove_tree(tmp_folder(os.path.realpath(tempfile.gettempdir()), name))
+        remove_tree(folder)
 
 
 def _resolved(roots: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

@@ -6,11 +6,13 @@ import errno
 import functools
 import ipaddress
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import anyio
 import msgspec
+from anyio.streams.stapled import MultiListener
 
 from ...core.access.gate import Gate
 from ...core.base.events import PipeOpening
@@ -54,7 +56,8 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
     listeners: list[HttpListener] = []
     base_url = "http://localhost"
     if port is not None:
-        listener, base_url = await _listener(settings, port)
+        listener = await port_listener(settings, port)
+        base_url = base_url_of(settings, listener.extra(anyio.abc.SocketAttribute.local_port))
         listeners.append((listener, tls))
     if path is not None:
         try:
@@ -64,50 +67,52 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
     return listeners, base_url
 
 
-async def serve_lines(
-    server: str,
-    path: str,
-    hub: Hub,
-    limits: Limits,
-    gate: Gate | None,
-    scope: anyio.CancelScope,
-    *,
-    task_status: anyio.abc.TaskStatus[None],
-) -> None:
-    """Serves one server on a Unix socket with a JSON message a line, until `scope` is cancelled.
+def line_listener(
+    server: str, path: str, hub: Hub, limits: Limits, gate: Gate | None, listening: socket.socket | None = None
+) -> LineListener:
+    """Returns the listener of one server on a Unix socket, with a JSON message a line.
+
+    Args:
+        listening: its socket; None: it is opened.
 
     Raises:
         StartError: the socket cannot be opened.
     """
-    log = functools.partial(_log.warning, "%s: %s", path)
     try:
-        opening = PipeOpening(server=server)
-        listener = LineListener(
+        return LineListener(
             path,
             hub,
-            opening,
+            PipeOpening(server=server),
             limits,
+            listening=listening,
             gate=gate,
             wait_answered=hub.wait_answered,
-            log=log,
+            log=functools.partial(_log.warning, "%s: %s", path),
             protocols=hub.drive.protocols,
         )
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
-    with scope:
-        await listener.serve(task_status=task_status)
 
 
-async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
+async def port_listener(settings: Settings, port: int) -> MultiListener[anyio.abc.SocketStream]:
+    """Opens the listener of the port, with a socket for each address of the host.
+
+    Raises:
+        StartError: the address is taken or may not be used.
+    """
     host = settings.core.host
     try:
-        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+        return await anyio.create_tcp_listener(local_host=host, local_port=port)
     except OSError as error:
         raise StartError(await _why_not_listening(host, port, error)) from error
-    bound = listener.extra(anyio.abc.SocketAttribute.local_port)
+
+
+def base_url_of(settings: Settings, port: int) -> str:
+    """Returns the base URL of the port that is listened on."""
+    host = settings.core.host
     shown = "127.0.0.1" if is_wildcard(host) else host
     scheme = "http" if settings.core.tls is None else "https"
-    return listener, f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{bound}"
+    return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}"
 
 
 async def _why_not_listening(host: str, port: int, error: OSError) -> str:

@@ -29,11 +29,13 @@ class Stop:
     Attributes:
         order: called at the first signal; cancels the work unless it is replaced.
         reload: called in a thread, at SIGHUP; None: SIGHUP stops the work.
+        at_once: called before a second signal ends the process.
     """
 
     def __init__(self, order: Callable[[], None]) -> None:
         self.order = order
         self.reload: Callable[[], None] | None = None
+        self.at_once: Callable[[], None] = lambda: None
 
 
 async def stoppable(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
@@ -68,6 +70,7 @@ async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:
+            stop.at_once()
             _end_by(number)
 
 

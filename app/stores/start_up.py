@@ -26,6 +26,8 @@ async def remove_leftovers(stores: Stores) -> None:
     await stores.own_records.delete_all(event_store.PREFIX)
     if stores.shared_blobs is not None:
         await stores.shared_blobs.sweep_drafts()
+    elif stores.shared:
+        await stores.blobs.sweep()
     else:
         await remove_unowned(stores.records, stores.blobs)
 

@@ -41,7 +41,8 @@ class Stores:
         records, blobs: shared by all replicas, if `shared`.
         own_records: records that mean something to this process alone. They are not shared.
         shared: other processes may use the stores at the same time.
-        shared_blobs: `blobs`, if they are shared; else None.
+        shared_blobs: `blobs`, if they are those of S3; else None.
+        records_path: the file of `records`, if the workers of this machine share them; else "".
         clock_ahead_s: seconds by which the clock of the records was ahead of this machine's when they were opened.
             0.0 unless they are shared.
         private_paths: the folders of the stores on this machine, which no server may read.
@@ -52,6 +53,7 @@ class Stores:
     own_records: Records
     shared: bool = False
     shared_blobs: S3Blobs | None = None
+    records_path: str = ""
     clock_ahead_s: float = 0.0
     private_paths: tuple[str, ...] = ()
 
@@ -65,12 +67,13 @@ class Stores:
 
 
 @asynccontextmanager
-async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterator[Stores]:
+async def opened(storage: Storage, root: str, *, may_share: bool, worker: str = "") -> AsyncIterator[Stores]:
     """Opens the stores, and closes them when the context is left.
 
     Args:
         root: the storage folder, which is locked.
         may_share: use the shared stores of `storage`, if it has some; else those in the folder are used.
+        worker: the tag of this process among the workers that use the folder; "": no other process uses it.
 
     Raises:
         StartError: a shared store cannot be used; the message says what was tried, why it failed and what to set.
@@ -81,11 +84,24 @@ async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterat
             yield await _open_shared(storage, root, stack)
         else:
             state, blobs_path = os.path.join(root, "state"), os.path.join(root, "blobs")
-            records = SqliteRecords(os.path.join(state, "records.sqlite"))
+            records_path = os.path.join(state, "records.sqlite")
+            records = SqliteRecords(records_path)
             stack.push_async_callback(records.aclose)
             blobs = FileBlobs(blobs_path)
             stack.push_async_callback(blobs.aclose)
-            yield Stores(records, blobs, records, private_paths=(state, blobs_path))
+            if not worker:
+                yield Stores(records, blobs, records, private_paths=(state, blobs_path))
+                return
+            own_records = SqliteRecords(os.path.join(own_folder(root, worker), "own.sqlite"))
+            stack.push_async_callback(own_records.aclose)
+            workspaces = os.path.join(root, "workspaces")  # those of other workers among them
+            private = (state, blobs_path, workspaces)
+            yield Stores(records, blobs, own_records, shared=True, records_path=records_path, private_paths=private)
+
+
+def own_folder(root: str, worker: str = "") -> str:
+    """Returns the folder for the state of one worker alone; without a worker, that of all such folders."""
+    return os.path.join(root, "state", "workers", worker)
 
 
 async def open_records(

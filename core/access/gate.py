@@ -155,6 +155,11 @@ class Gate:
             self._remember(found.principal, found.expires_at)
         return found
 
+    def receive_revoked(self, kept: Iterable[Revocation]) -> bool:
+        """Takes in what other processes have revoked. Returns True if something is new: a stream that a caller has
+        opened may have to end."""
+        return self._revocations.add(kept)
+
     def revoke(self, principal: str, now: float) -> Changed:
         """Revokes the credentials that a caller has had so far. From now on they are refused.
 

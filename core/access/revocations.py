@@ -67,6 +67,18 @@ class Revocations:
         for each in sorted(kept, key=lambda one: one.at_unix):
             (self._tokens if each.sha256 else self._callers)[each.name] = each
 
+    def add(self, kept: Iterable[Revocation]) -> bool:
+        """Adds those that other processes have kept. Returns True if one of them is new."""
+        is_new = False
+        for each in kept:
+            table = self._tokens if each.sha256 else self._callers
+            known = table.get(each.name)
+            if known is None or known.at_unix < each.at_unix:
+                table[each.name] = each
+                is_new = True
+        self.epoch += is_new
+        return is_new
+
     def __len__(self) -> int:
         return len(self._tokens) + len(self._callers)
 

@@ -19,8 +19,6 @@ import msgspec
 
 SKEW_S: Final = 120.0
 """Time for which the share of another replica counts beyond its end. The clocks of replicas differ by less."""
-SHARES_MAX: Final = 1024
-"""Shares in one record: far more than there are replicas. At it: a replica without one gets none."""
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -68,9 +66,9 @@ def read(value: bytes | None, limit: Limit) -> Shares:
     return shares
 
 
-def ends_at_unix(shares: Shares) -> float:
+def ends_at_unix(shares: Shares, now_unix: float) -> float:
     """Returns when the record of these shares may go."""
-    return max((share.until_unix for share in shares.values()), default=0.0) + SKEW_S
+    return max((share.until_unix for share in shares.values()), default=now_unix) + SKEW_S
 
 
 def taken(
@@ -85,7 +83,7 @@ def taken(
         for place, (most, wanted) in enumerate(zip(limit.amounts, needed, strict=True))
     )
     until_unix = until_unix if own is None else max(until_unix, own.until_unix)
-    if any(needed) and any(amounts) and len(kept) < SHARES_MAX:
+    if any(needed) and any(amounts):
         kept[owner] = Share(amounts, until_unix)
     return kept
 

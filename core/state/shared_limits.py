@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +18,8 @@ RETRIED_AFTER_S: Final = 60.0
 """Time after which a change that the storage failed is looked at again."""
 RESERVE_S: Final = 900.0
 """Time by which a share ends later than it has to, so that it is not extended for each use."""
+SHARES_MAX: Final = 1024
+"""Shares in one record: far more than there are replicas. At it: a replica without one gets none."""
 CONFLICTS_MAX: Final = 64
 """Times that a change is tried again because another replica was faster. At it: it fails."""
 
@@ -43,7 +45,7 @@ class _Extension(NamedTuple):
 
 
 class _Record:
-    """What is known of one record, and what it waits for.
+    """One record of shares as it was last seen, and the changes that wait for it.
 
     Attributes:
         shares, version: the record as it was last seen; version None: it is to be loaded.
@@ -104,11 +106,15 @@ class SharedLimits(Generic[N]):
         self._owner = context.plan.replica.owner
         self._timer = timer
         self._describe = describe
-        self._used = used
+        self._count = used
+        self._held: dict[N, list[tuple[int, ...]]] = {}  # claimed, while more is claimed under other names
         self._records: dict[N, _Record] = {}
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._records) + len(self._held)
+
+    def _used(self, name: N) -> tuple[int, ...]:
+        return tuple(map(sum, zip(self._count(name), *self._held.get(name, ()), strict=True)))
 
     def share(self, name: N) -> tuple[int, ...]:
         """Returns how much this replica may use."""
@@ -129,6 +135,31 @@ class SharedLimits(Generic[N]):
             return
         record.claims.append(claim)
         self._advance(name, record)
+
+    def claim_each(self, claims: Sequence[tuple[N, tuple[int, ...]]], until_unix: float, then: Then) -> None:
+        """Gets shares under several names, one after the other. What it has got of one stays its own while it asks for
+        the next.
+
+        Calls `then` as `claim` does.
+        """
+        (name, more), rest = claims[0], claims[1:]
+
+        def claimed(problem: str) -> None:
+            if problem or not rest:
+                then(problem)
+                return
+            self._held.setdefault(name, []).append(more)
+            self.claim_each(rest, until_unix, claimed_rest)
+
+        def claimed_rest(problem: str) -> None:
+            self._held[name].remove(more)
+            if not self._held[name]:
+                del self._held[name]
+            if problem:
+                self.receive_less(name)
+            then(problem)
+
+        self.claim(name, more, until_unix, claimed)
 
     def extend(self, name: N, owner: str, until_unix: float, then: Then) -> None:
         """Lets the share of any replica last until `until_unix`, since something that it covers does."""
@@ -160,6 +191,8 @@ class SharedLimits(Generic[N]):
         record = self._records.get(name)
         if record is None:
             record = self._records[name] = _Record(*self._describe(name))
+            if not record.limit.blocks:  # of few users, so probably nobody uses anything of it
+                record.version = 0
         return record
 
     def _suffices(self, name: N, record: _Record, claim: _Claim) -> bool:
@@ -218,7 +251,9 @@ class SharedLimits(Generic[N]):
             needed = self._needed(name, claims)
             if record.limit.blocks and not claims and not record.is_short:  # the next use is to cost nothing
                 needed = tuple(max(1, amount) for amount in needed)
-            shares = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
+            changed = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
+            if own is not None or len(changed) <= SHARES_MAX:
+                shares = changed
         return shares
 
     def _receive_loaded(self, name: N, answer: StorageAnswer) -> None:
@@ -262,10 +297,10 @@ class SharedLimits(Generic[N]):
                 is_busy = isinstance(answer, Conflicted)
                 self._fail(name, record, "too many replicas want room at once" if is_busy else reason_of(answer))
 
-        value = msgspec.json.encode(changed)
+        value, expires_at_unix = msgspec.json.encode(changed), ends_at_unix(changed, self._context.now_unix)
         self._storage_orders.order(
             lambda ticket: Save(
-                ticket, key=record.key, value=value, expires_at_unix=ends_at_unix(changed), if_version=version
+                ticket, key=record.key, value=value, expires_at_unix=expires_at_unix, if_version=version
             ),
             saved,
         )

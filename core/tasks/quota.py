@@ -96,7 +96,7 @@ class TaskQuota:
                 assert self._shares is not None
                 is_full = self._used(bound) >= self._shares.share(bound)[0]
             if is_full and self._problem:
-                return f"no task can be made of a call now: {self._problem}: try again later"
+                return f"no task could be made of the call: {self._problem}"
             if is_full:
                 count = limit if self._shares is not None else self._used(bound)
                 return f"there are {count} tasks, the most allowed ({bound.name}): wait until some are over their time"
@@ -162,14 +162,7 @@ class TaskQuota:
             return
         self._prune()
         assert self._shares is not None
-
-        def claimed(problem: str) -> None:
-            if problem:
-                then(problem)
-            else:
-                self._claim(bounds[1:], count, until_unix, then)
-
-        self._shares.claim(bounds[0], (count,), until_unix, claimed)
+        self._shares.claim_each([(bound, (count,)) for bound in bounds], until_unix, then)
 
     def leave(self, task: Task) -> None:
         """Counts a task that another replica has taken over until it is over its time: that one does not count it."""

@@ -143,6 +143,7 @@ async def test_a_crash_leaves_old_or_new(
         machine = Machine(lambda count, step=step: count >= step, errno.EIO)  # type: ignore[misc]
         is_done = await outcome(change, blobs, machine)
         machine.lose_power(root, kept, are_names_lost=are_names_lost)
+        await blobs.aclose()  # a process that is gone holds no lock
 
         reopened = FileBlobs(str(root))
         found = await laws.contents(reopened)

@@ -225,6 +225,12 @@ class HttpServer:
         self._listening.tell_change()
         return sum(connection.check_caller() for connection in list(self._connections))
 
+    async def stop_accepting(self, listener: Listener[SocketStream]) -> None:
+        """Accepts no more connections of a listener. Those that it accepted go on."""
+        await listener.aclose()
+        for scope in list(self._accepting):  # those of other listeners begin to wait again
+            scope.cancel()
+
     async def drain(self) -> None:
         """Accepts no more connections, finishes the replies that are due, and returns when no connection is left.
 

@@ -76,11 +76,35 @@ async def http_listener(path: str) -> SocketListener:
     return await anyio.create_unix_listener(path, mode=0o600, backlog=BACKLOG)
 
 
+def listen_on(path: str) -> socket.socket:
+    """Opens a listening socket that only its owner may connect to.
+
+    Raises:
+        OSError: the path cannot be listened on.
+    """
+    make_room(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        before = os.umask(0o177)  # so that at no moment another user may connect
+        try:
+            listening.bind(path)
+        finally:
+            os.umask(before)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
 class LineListener:
     """Serves each client that connects to a Unix socket like one on stdio.
 
     Args:
         opening: the opening of each client's channel, to which the principal is added.
+        listening: a socket that listens at the path already, as `listen_on` returns it, and whose file is that of
+            somebody else; None: one is opened.
         gate: decides who a client is; None: nobody is asked.
         wait_answered: returns when no call of a channel is open.
         log: called with lines for people, without line ends.
@@ -98,13 +122,13 @@ class LineListener:
         opening: PipeOpening,
         limits: Limits,
         *,
+        listening: socket.socket | None = None,
         gate: Gate | None = None,
         wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
         log: Callable[[str], None],
         protocols: bool | None = None,
     ) -> None:
-        make_room(path)
-        self._path = path
+        self._path = path if listening is None else None
         self._port = port
         self._opening = opening
         self._gate = gate
@@ -114,30 +138,32 @@ class LineListener:
         self._protocols = protocols
         self._count = 0
         self._log_again_at = 0.0
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.setblocking(False)
-            before = os.umask(0o177)  # so that at no moment another user may connect
-            try:
-                self._socket.bind(path)
-            finally:
-                os.umask(before)
-            self._socket.listen(BACKLOG)
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket = listen_on(path) if listening is None else listening
+        self._is_open = True
+        self._waiting: anyio.CancelScope | None = None
+
+    async def stop_accepting(self) -> None:
+        """Accepts no more clients. Those that are connected go on."""
+        self._is_open = False
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Accepts clients until cancelled. Then all of them are gone, and so is the socket file."""
         try:
             async with anyio.create_task_group() as clients:
                 task_status.started()
-                while True:
-                    await anyio.wait_readable(self._socket)
-                    await self._accept(clients)
+                while self._is_open:
+                    with anyio.CancelScope() as self._waiting:
+                        await anyio.wait_readable(self._socket)
+                    if self._is_open:
+                        await self._accept(clients)
+                self._socket.close()
+                await anyio.sleep_forever()
         finally:
             self._socket.close()
-            remove_socket(self._path)
+            if self._path is not None:
+                remove_socket(self._path)
 
     async def _accept(self, clients: TaskGroup) -> None:
         try:

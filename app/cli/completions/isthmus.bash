@@ -10,7 +10,7 @@ _shtab_isthmus_files_subparsers=(list show export delete)
 _shtab_isthmus_auth_subparsers=(ls export import revoke)
 _shtab_isthmus_subparsers=(serve wrap check convert tools call read prompt ps start stop restart connect-info tasks files login logout auth token pin conform replay vendor check-driver completion demo schema)
 
-_shtab_isthmus_serve_option_strings=(-h --help --log-level --log-format --trace --quiet-start --allow-anonymous --input --all --listen --port --host --stdio)
+_shtab_isthmus_serve_option_strings=(-h --help --log-level --log-format --trace --quiet-start --allow-anonymous --input --all --listen --port --host --stdio --workers)
 _shtab_isthmus_wrap_option_strings=(-h --help --log-level --log-format --trace --quiet-start --allow-anonymous --server --listen --port --host --tls-certificate --tls-key --env --open --header --ca-file --insecure --proxy --pass-header --max-request-bytes --no-inspect --include-tool --exclude-tool --era --share --warm --tasks --files --artifact-root --links --storage --cwd --inherit-env --allow-host --allow-origin)
 _shtab_isthmus_check_option_strings=(-h --help --log-level --log-format --input --eras)
 _shtab_isthmus_convert_option_strings=(-h --help --log-level --log-format --input --output --force)

@@ -50,7 +50,7 @@ function _shtab_isthmus_using
 end
 
 set -g _shtab_isthmus_commands serve wrap check convert tools call read prompt ps start stop restart connect-info tasks 'tasks list' 'tasks show' 'tasks cancel' files 'files list' 'files show' 'files export' 'files delete' login logout auth 'auth ls' 'auth export' 'auth import' 'auth revoke' token pin conform replay vendor check-driver completion demo schema
-set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --warm --without
+set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --warm --without --workers
 
 complete -c isthmus -e
 complete -c isthmus -f
@@ -72,6 +72,7 @@ complete -c isthmus -n '_shtab_isthmus_using serve' -l listen -x -d 'address to 
 complete -c isthmus -n '_shtab_isthmus_using serve' -l port -x -d 'port to listen on; 0: any free port; default core.port'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l host -x -d 'address to listen on; 0.0.0.0: all addresses'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l stdio -x -d 'serve this profile or server to one client on stdin and stdout, and open no port; default: all servers. Stored files are removed at the end'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l workers -x -d 'serve with N processes behind the same address, to use several cores; SIGHUP then reads the file again; default: one process'
 complete -c isthmus -n '_shtab_isthmus_using serve; and test $_shtab_isthmus_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON; default: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode/mcp.json, .cursor/mcp.json in this folder'
 complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a wrap -d 'serve one or several servers without a configuration file, on any transport'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -s h -l help -d 'show this help message and exit'

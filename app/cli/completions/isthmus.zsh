@@ -476,6 +476,7 @@ _shtab_isthmus_serve_options=(
   "--port[port to listen on\; 0\: any free port\; default core.port]:N:"
   "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
   "--stdio[serve this profile or server to one client on stdin and stdout, and open no port\; default\: all servers. Stored files are removed at the end]:NAME:"
+  "--workers[serve with N processes behind the same address, to use several cores\; SIGHUP then reads the file again\; default\: one process]:N:"
   ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
 

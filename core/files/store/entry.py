@@ -83,6 +83,14 @@ class Entry(Generic[R]):
         """Moves the deadline; never to an earlier time."""
         self.expires_at = max(self.expires_at, expires_at)
 
+    def look(self, now: float) -> None:
+        """Notes that the record was read, to see whether another replica uses the upload."""
+        self.looked_at = now
+
+    def receive_use_elsewhere(self) -> None:
+        """Notes that another replica has extended the upload."""
+        self.is_used_elsewhere = True
+
     def replace_record(self, record: R) -> None:
         """Takes the record that is being saved in place of the last."""
         self.record = record

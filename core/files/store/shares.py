@@ -62,14 +62,8 @@ class FileShares:
         """Gets shares with room for these files, as far as the limits allow. Calls `then` with the problem of the
         storage; "" if there is none."""
         until_unix = self._context.now_unix + life_s(self._context)
-
-        def claimed(problem: str) -> None:
-            if problem:
-                then(problem)
-            else:
-                self._limits.claim(ALL, (size_bytes, uploads + artifacts), until_unix, then)
-
-        self._limits.claim(account, (size_bytes, uploads, artifacts), until_unix, claimed)
+        own, of_all = (size_bytes, uploads, artifacts), (size_bytes, uploads + artifacts)
+        self._limits.claim_each([(account, own), (ALL, of_all)], until_unix, then)
 
     def extend(self, account: Account, owner: str, until_unix: float, then: Callable[[str], None]) -> None:
         """Lets the shares of the replica `owner` last until then."""

@@ -161,7 +161,7 @@ class FileStore:
             self._take_out(entry, Ending.REMOVED)
         elif record is not None:
             self.adopt(record)
-            entry.looked_at = self._context.now
+            entry.look(self._context.now)
 
     def keep_room(self, account: Account, reservation: Reservation, kind: FileKind, count: int) -> bool:
         """Evicts others for files that are about to be saved, and for which there is a reservation. True if they fit
@@ -307,7 +307,7 @@ class FileStore:
         entry = self._quota.find(record.kind, record.sid, record.id)
         if entry is not None:
             if record.expires_at_unix > entry.record.expires_at_unix:
-                entry.is_used_elsewhere = True
+                entry.receive_use_elsewhere()
             entry.extend(record.expires_at_unix - self._context.unix_at_zero)
             self._set_deadline(entry)
         elif record.expires_at_unix > self._context.now_unix:

@@ -147,7 +147,7 @@ class UploadAdmission:
         does not answer."""
 
         def prepared(problem: str) -> None:
-            then(Refusal(503, "storage_failed", f"{problem}: try again later") if problem else None)
+            then(Refusal(503, "storage_failed", problem) if problem else None)
 
         self._room.prepare(self.account(grant), size_bytes, prepared, uploads=uploads)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from http_caller import fetch
+from http_caller import fetch, requested
 from isthmus.app.base.errors import Failed, StartError
 from isthmus.app.cluster.taken import taken_by
 from isthmus.app.config.cluster_settings import Cluster
@@ -16,7 +16,7 @@ from isthmus.app.gateway import Gateway, running
 from isthmus.app.stores.stores import open_records
 from record_servers import RecordServer
 from s3_server import S3Server
-from shared_gateways import ALICE, SharedStores
+from shared_gateways import ADMIN, ALICE, SharedStores
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -52,9 +52,10 @@ async def test_gateways_know_each_other(stores: SharedStores, tmp_path: Path) ->
         caller = {"authorization": f"Bearer {ALICE}"}
         _, health = await fetch(f"{other.base_url}/healthz", headers=caller)
         assert (health["replica"], health["replicas"]) == (other.membership.name.tag, 2)
-        assert await taken_by(given) == (
-            f"replica a runs now at unix:{tmp_path}/a.sock: another process cannot start with this tag meanwhile"
-        )
+        admin = {"authorization": f"Bearer {ADMIN}"}
+        async with requested(f"{other.base_url}/metrics", headers=admin) as response:
+            assert b"isthmus_replicas 2.0" in await response.body()
+        assert await taken_by(given) == f"replica a runs now at unix:{tmp_path}/a.sock"
         same = msgspec.structs.replace(stores.settings(tmp_path / "c"), cluster=Cluster(replica="a"))
         with pytest.raises(StartError, match="replica a runs already at unix:"):
             async with gateway(same):

@@ -21,7 +21,7 @@ from isthmus.app.gateway import running
 from isthmus.app.stores.stores import Stores
 from isthmus.core.access.static_tokens import digest_of
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
-from shared_gateways import ALICE, KEY, alice, content
+from shared_gateways import ALICE, KEY, Agent, alice, content
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "scaling.md"
 
@@ -81,7 +81,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     records, blobs = Counted("records", stored, counts), Counted("blobs", MemoryBlobs(), counts)
 
     @asynccontextmanager
-    async def opened(storage: Storage, root: str, *, may_share: bool) -> AsyncIterator[Stores]:
+    async def opened(storage: Storage, root: str, *, may_share: bool, worker: str = "") -> AsyncIterator[Stores]:
         yield Stores(records, blobs, MemoryRecords(), shared=True)  # type: ignore[arg-type]
 
     async def open_records(storage: Storage, **options: object) -> Counted:
@@ -110,11 +110,19 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         yield Pair(portal, counts, worlds)
 
 
+def ended(caller: Agent) -> tuple[Any, Any]:
+    """A call that became a task, and its result."""
+    params = {"name": "act", "arguments": {"text": "done"}, "task": {}}
+    task = caller.request("tools/call", params)["task"]
+    return task, caller.request("tasks/result", {"taskId": task["taskId"]})
+
+
 def test_the_cost_of_each_promise(pair: Pair) -> None:
     with pair.row("a session begins"):
         caller, other = alice(pair.first), alice(pair.second)
     with pair.row("a plain call"):
         assert caller.text("act", text="plain") == "plain"
+    caller.put("first.txt", b"first")
     with pair.row("an upload link is given"):
         link = caller.link()
     with pair.row("a file is uploaded, which uses its link up"):
@@ -132,10 +140,9 @@ def test_the_cost_of_each_promise(pair: Pair) -> None:
     with pair.row("it is downloaded, at another replica, for the first time"):
         assert pair.second.fetch(path).body == b"out"
     tasked = alice(pair.first, "tasked")
+    ended(tasked)
     with pair.row("a call becomes a task, and ends"):
-        params = {"name": "act", "arguments": {"text": "done"}, "task": {}}
-        task = tasked.request("tools/call", params)["task"]
-        result = tasked.request("tasks/result", {"taskId": task["taskId"]})
+        task, result = ended(tasked)
     assert result["content"][0]["text"] == "done"
     with pair.row("its result is read again"):
         tasked.request("tasks/result", {"taskId": task["taskId"]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,6 +111,23 @@ def test_the_wall_time_is_that_of_the_store(
         patch.setattr(time, "time", lambda: true_time() + 60.0)
         with replica(stores.settings(tmp_path / "b")) as b:
             assert abs(a.gateway.hub.now_unix() - b.gateway.hub.now_unix()) < 30.0
+
+
+def test_uploads_to_two_at_once_keep_the_limit_together(stores: SharedStores, tmp_path: Path) -> None:
+    """As many are stored as there is room for, and not one more."""
+    more = {"max_total_session_size": 10_000, "eviction_policy": "none"}
+    with replica(stores.settings(tmp_path / "a", **more)) as a, replica(stores.settings(tmp_path / "b", **more)) as b:
+        callers = [alice(world) for world in (a, b) for _ in range(8)]
+        links = [caller.link() for caller in callers]
+
+        def put(number: int) -> int:
+            return callers[number].put(f"{number}.txt", bytes(1000), link=links[number]).status
+
+        with ThreadPoolExecutor(len(callers)) as pool:
+            statuses = sorted(pool.map(put, range(len(callers))))
+        found = with_records(stores, everything)
+    assert statuses == [200] * 10 + [507] * 6
+    assert sum(key.startswith("upload/") for key in found) == 10
 
 
 def test_records_that_go_away_while_it_runs(

@@ -132,6 +132,16 @@ def test_at_the_most_revocations_the_oldest_is_widened_to_everybody(monkeypatch:
                 assert (found is not None) is is_refused, (name, at)
 
 
+def test_what_another_process_revokes_is_refused_here() -> None:
+    first, other = gate(CI, BOB), gate(CI, BOB)
+    kept = (*first.revoke("token:ci", NOW).saved, *first.revoke(ALICE, NOW).saved)
+    before = other.epoch
+    assert other.receive_revoked(kept) and not other.receive_revoked(kept)
+    assert other.epoch > before, "streams that are open are asked about again"
+    assert [is_let_in(other, each) for each in (OLD, OTHER)] == [False, True]
+    assert not is_let_in(other, issued(NOW - 60)) and is_let_in(other, issued(NOW + 1))
+
+
 def test_hashes_that_are_not_configured_any_more_are_forgotten_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hashes that are configured stay, however many they are."""
     monkeypatch.setattr("isthmus.core.access.revocations.REVOCATIONS_MAX", 1)

@@ -19,6 +19,7 @@ from isthmus.core.base.plan import Eviction
 from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.shares import SKEW_S
 from isthmus.core.base.storage import Forget, Load, Receive, Save, StorageFailed
+from isthmus.core.files.store import store
 from isthmus.core.files.store.shares import PREFIX
 from isthmus.core.state.records import StoredUpload
 from isthmus.core.state.shared_limits import RESERVE_S, RETURNED_AFTER_S
@@ -113,6 +114,24 @@ def test_of_two_replicas_that_want_the_last_byte_one_gets_it(seed: int) -> None:
     assert size_of(records, one.world.now) == 1000
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25)
+def test_uploads_at_the_same_time_that_all_fit_are_all_taken(seed: int) -> None:
+    """What one has claimed of its account stays its own while the limit for all is asked."""
+    order, records = random.Random(seed), VersionedRecords()
+    replicas = [Replica(records, number, eviction=Eviction.NONE) for number in (1, 2)]
+    channels = []
+    for _ in range(8):
+        replica = order.choice(replicas)
+        channels.append((replica, replica.put(100)))
+        for _ in range(order.randrange(4)):
+            if replica.read():
+                replica.answer(order.randrange(8))
+    while waiting := [replica for replica in replicas if replica.read()]:
+        order.choice(waiting).answer(order.randrange(8))
+    assert {replica.status(channel) for replica, channel in channels} == {200}
+
+
 @given(seed=st.integers(0, 2**32), eviction=st.sampled_from([Eviction.NONE, Eviction.UPLOADS_FIRST]))
 @settings(max_examples=25)
 def test_files_of_replicas_are_never_over_the_limits(seed: int, eviction: Eviction) -> None:
@@ -154,11 +173,11 @@ def test_what_a_killed_replica_held_is_free_after_the_longest_life_of_a_file() -
 
 
 def test_a_file_costs_one_order() -> None:
-    """The record of the account is read once. That of all accounts is written for many files at once."""
+    """The record of all accounts is read once, and written for many files at once."""
     one = Replica(VersionedRecords(), 1, Limits())
     for _ in range(10):
         assert one.stores(1000) == 200
-    assert one.count == 10 + 3
+    assert one.count == 10 + 2
 
 
 def test_what_ends_is_free_for_others_soon() -> None:
@@ -202,6 +221,17 @@ def test_a_file_that_another_replica_begins_to_use_keeps_its_room() -> None:
     one.settle()
     assert one.status(channel) == 507
     assert stored(records, 100.0) == [extended]
+
+
+def test_so_many_files_are_looked_at_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are not evicted for it."""
+    monkeypatch.setattr(store, "LOOKS_MAX", 1)
+    one = Replica(VersionedRecords(), 1)
+    for size in (300, 300, 400):
+        assert one.stores(size) == 200
+        one.wait(1.0)
+    assert one.stores(400) == 413
+    assert one.stores(300) == 200
 
 
 def test_a_storage_that_is_away_refuses_files_alone() -> None:

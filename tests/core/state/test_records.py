@@ -32,6 +32,7 @@ ABSENT = {
     "is_error": False,
     "blob": None,
     "size_bytes": 0,
+    "replica": "",
 }
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.replica import ReplicaName
-from isthmus.core.base.shares import SKEW_S, Limit
+from isthmus.core.base.shares import SKEW_S, Limit, Share
 from isthmus.core.base.storage import Conflicted, Load, Loaded, Save, Saved, StorageAnswer, StorageFailed
 from isthmus.core.state.context import Context
-from isthmus.core.state.shared_limits import RESERVE_S, RETRIED_AFTER_S, SharedLimits
+from isthmus.core.state.shared_limits import CONFLICTS_MAX, RESERVE_S, RETRIED_AFTER_S, SHARES_MAX, SharedLimits
 from isthmus.core.state.storage_orders import StorageOrders
 
 UNIX_AT_ZERO = 1000.0
@@ -161,7 +162,7 @@ def test_a_limit_is_never_exceeded_and_is_free_again(seed: int, blocks: int) -> 
     skews = [choice.choice((-30.0, 0.0, 30.0)) for _ in range(3)]
     replicas = [Replica(store, run, blocks, skew_s) for run, skew_s in enumerate(skews)]
     files: list[File] = []
-    for _ in range(300):
+    for _ in range(600):
         who, number = choice.randrange(3), choice.choice((1, 5, 20, 60))
         one, what = replicas[who], choice.choice(STEPS if choice.random() < 0.95 else ("wait",))
         match what:
@@ -240,10 +241,25 @@ def test_what_is_not_used_any_more_is_given_back_at_once_for_all() -> None:
     assert two.used == MOST
 
 
+def test_a_replica_that_is_refused_has_seen_the_newest_record() -> None:
+    store = Store()
+    one, two = Replica(store, 1), Replica(store, 2)
+    one.ask(80, [])
+    one.settle()
+    two.ask(20, [])
+    two.settle()
+    one.files.clear()
+    one.limits.receive_less("x")
+    one.move(5.0)
+    one.settle()
+    two.ask(80, [])
+    two.settle()
+    assert two.used == MOST
+
+
 def test_a_storage_that_is_away_refuses_and_heals() -> None:
     one = Replica(Store(), 1)
     one.ask(10, [])
-    one.answer()
     one.answer(is_told=False)
     assert one.answers == ["away"]
     one.move(RETRIED_AFTER_S)
@@ -262,3 +278,27 @@ def test_a_record_of_another_release_is_kept() -> None:
     one.settle()
     assert "cannot be read" in one.answers[0]
     assert store.records["quota/x"] == (1, b"[]")
+
+
+def test_a_change_that_others_keep_overtaking_fails() -> None:
+    one = Replica(Store(), 1)
+    one.ask(10, [])
+    for number in range(2 * CONFLICTS_MAX + 1):
+        assert not one.answers
+        one.store.records["quota/x"] = 1000 + number, b"{}"
+        one.answer()
+    assert one.answers == ["too many replicas want room at once"]
+
+
+def test_a_record_has_a_bounded_number_of_shares() -> None:
+    store = Store()
+    others = {f"a.{run}": Share((0,), UNIX_AT_ZERO + 1.0) for run in range(SHARES_MAX)}
+    store.records["quota/x"] = 1, msgspec.json.encode(others)
+    one = Replica(store, 1)
+    one.ask(10, [])
+    one.settle()
+    assert one.answers == ["full"]
+    one.move(SKEW_S + 2.0)
+    one.ask(10, [])
+    one.settle()
+    assert one.used == 10

@@ -96,6 +96,7 @@ def test_a_new_task_has_its_arguments_and_defaults() -> None:
         "expires_at_unix": 1005.0,
         "ttl_ms": 5000,
         "poll_ms": 700,
+        "replica": "",
         "message": "",
         "upstream_task": "",
         "is_remote": False,

@@ -114,7 +114,7 @@ def test_a_storage_that_is_away_refuses_tasks_alone() -> None:
     a.store.is_failing = True
     refused = called(a, party)
     assert refused.code == OVERLOADED
-    assert "no task can be made of a call now" in refused.error["message"]
+    assert "no task could be made of the call: " in refused.error["message"]
     asked = called(a, plain, "p")
     a.server.finish(a.server.work("p"), text("done"))
     a.run()

@@ -1,0 +1,1 @@
+"""Workers: several processes that serve one port, started, watched and replaced by a supervisor."""
