@@ -226,7 +226,7 @@ async def test_an_order_to_pass_on_comes_too_late_once_the_reply_has_begun(monke
 
 
 async def test_a_client_cannot_take_a_header_away_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its length, the body would be read as a further request."""
+    """The body of a request without its length would be read as a further request."""
     async with pair(monkeypatch) as w:
         w.b.port.on_message = echo
         await w.client.send(post(b'{"a":"GET / HTTP/1.1"}', "Connection: content-length, host, isthmus-hop"))
