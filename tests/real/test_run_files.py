@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -139,6 +140,25 @@ def test_the_manifest_asks_the_port_and_pages_that_there_are() -> None:
     assert container["ports"][0]["containerPort"] == settings.core.port
     assert {volume["mountPath"] for volume in container["volumeMounts"]} == {"/etc/isthmus", settings.storage.root}
     assert made["Deployment"]["spec"]["replicas"] == 1
-    assert "isthmus serve /etc/isthmus/isthmus.yaml" in " ".join(
-        json.loads((RUN / "Dockerfile").read_text().rpartition("ENTRYPOINT ")[2])
-    )
+    entry = re.search(r"^ENTRYPOINT (.*)$", (RUN / "Dockerfile").read_text(), re.MULTILINE)
+    assert entry
+    assert json.loads(entry[1]) == ["isthmus", "serve", "/etc/isthmus/isthmus.yaml"]
+
+
+def test_the_manifest_of_replicas_gives_each_pod_a_tag_and_an_address() -> None:
+    made = {one["kind"]: one for one in yaml.safe_load_all((RUN / "kubernetes-replicas.yaml").read_text())}
+    pod = made["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    names = ("LINK_KEY", "STATE_KEY", "CLUSTER_SECRET", "ALICE_SHA256")
+    values = dict.fromkeys(names, "80ef1e526e137bb5349d5d06311d5e86f1f9986838c4a44a11db1a09545abf36")
+    values |= {"RECORDS_URL": "postgresql://isthmus:secret@db/isthmus", "POD_INDEX": "2", "POD_IP": "10.0.0.5"}
+    settings = loads(made["ConfigMap"]["data"]["isthmus.yaml"], "yaml", "/etc/isthmus", values)
+    assert settings.cluster is not None
+    assert (settings.cluster.replica, settings.cluster.address) == ("r2", "http://10.0.0.5:8933")
+    assert [port["containerPort"] for port in container["ports"]] == [settings.core.port, 8933]
+    assert {volume["mountPath"] for volume in container["volumeMounts"]} == {
+        "/etc/isthmus",
+        settings.storage.root,
+        "/tmp",
+    }
+    assert settings.core.drain_seconds < pod["terminationGracePeriodSeconds"]
