@@ -43,7 +43,7 @@ def test_one_input(data: bytes) -> None:
 def check_start(kind: str, value: bytes) -> None:
     records = MemoryRecords(lambda: NOW_UNIX)
     LOOP.run_until_complete(records.save(f"{kind}/{SID}", value))
-    left = LOOP.run_until_complete(restore(records, now_unix=NOW_UNIX, upload_ttl_s=60.0))
+    left = LOOP.run_until_complete(restore(records, upload_ttl_s=60.0))
     count = sum(map(len, left))
     assert LOOP.run_until_complete(records.load(f"{kind}/{SID}")) is not None, "what cannot be read is left alone"
     engine = BulkEngine(

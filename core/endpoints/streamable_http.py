@@ -56,6 +56,8 @@ class StreamableHttp(ChannelHandler):
         self._router_of = router_of
         self._stateless = stateless
         self._fast_path = fast_path
+        replica = context.plan.replica
+        self._own_prefix = "" if replica is None else f"{replica.tag}."  # of ids of our own sessions
 
     # --- Channels open and close ------------------------------------------------------------------------------------
 
@@ -64,7 +66,8 @@ class StreamableHttp(ChannelHandler):
         if opening.server not in self._context.endpoints:
             raise unknown_server(opening.server)
         self._context.register(channel, PostRole(opening))
-        if opening.session is not None and self._context.plan.replica is not None:
+        own, session = self._own_prefix, opening.session
+        if own and session is not None and not session.startswith(own):
             self._pass_on(channel, opening)
 
     def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:

@@ -28,6 +28,7 @@ from ...core.base.effects import Close
 from ...core.base.errors import OUT_OF_MEMORY, LocalProtocolError
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, UploadOpening, Verb
 from ...core.base.grants import NO_GRANTS
+from ...core.base.replica import tag_of
 from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal, refusal_at
 from ...core.wire.http.hop import HopCaller
@@ -80,6 +81,7 @@ class Connection:
         "_lasting",
         "_limits",
         "_listening",
+        "_passed",
         "_peer",
         "_plan",
         "_repeated",
@@ -107,6 +109,7 @@ class Connection:
         self._forwarded: ForwardedRequest | None = None  # the request to a transparent server that is under way
         self._plan: tuple[RoutedHead, ForwardPlan] | None = None  # of the last such request
         self._hop: tuple[McpRoute, HopPlan] | None = None  # of the last message that was passed on to a replica
+        self._passed: tuple[McpRoute, str] | None = None  # the route of messages that all go to the replica of that tag
         self._framing.tell_wire()
 
     # --- Inputs of the driver ---------------------------------------------------------------------------------------
@@ -426,6 +429,9 @@ class Connection:
         self._writer.exchange = exchange
         if self._listening.replicas is not None:
             exchange.request = route, body
+            if self._passed is not None and self._passed[0] is route:
+                self._writer.replica = self._passed[1]
+                return
         if isinstance(opening, PostOpening):
             exchange.channel = self._listening.port.posted(opening, body, exchange)
             return
@@ -512,6 +518,11 @@ class Connection:
         if exchange.has_begun:  # with a comment, because the engine took long
             self._writer.stop(Cause(End.BROKEN, "the reply has begun"))
             return
+        assert exchange.request is not None
+        route = exchange.request[0]
+        if isinstance(route.opening, PostOpening) and tag_of(route.opening.session or "") == tag:
+            # The session alone decides, whatever the message is: the engine need not see the next one.
+            self._passed = route, tag
         exchange.hand_over()
         if (replica := replicas.known(tag)) is not None:
             self._pass_to(replica, exchange, head)

@@ -70,11 +70,12 @@ async def test_a_message_is_answered_by_the_other_replica(
             answer = await w.client.read()
             assert (answer.status, answer.body) == (200, RESULT)
             assert not {name for name in answer.headers if b"hop" in name or name == b"connection"}
-            assert await w.a.port.wait_closed(n) is End.DONE
+            assert await w.a.port.wait_closed(1) is End.DONE
             assert await w.b.port.wait_closed(n) is End.DONE
         assert w.b.port.openings[ONE] == w.a.port.openings[ONE]
         assert isinstance(w.b.port.openings[ONE], PostOpening)
         assert [body for _, body in w.b.port.messages] == [RESULT] * 3
+        assert len(w.a.port.openings) == 1, "its own engine is asked once about a head"
         assert (w.made, w.membership.looked_up) == (1, ["b"])
 
 
@@ -225,7 +226,7 @@ async def test_an_order_to_pass_on_comes_too_late_once_the_reply_has_begun(monke
 
 
 async def test_a_client_cannot_take_a_header_away_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The length is kept. Without it, the body would be read as a further request."""
+    """The body of a request without its length would be read as a further request."""
     async with pair(monkeypatch) as w:
         w.b.port.on_message = echo
         await w.client.send(post(b'{"a":"GET / HTTP/1.1"}', "Connection: content-length, host, isthmus-hop"))
@@ -270,6 +271,23 @@ async def test_a_request_for_a_replica_that_is_gone_is_answered_here(monkeypatch
         for first, second in zip(openings[::2], openings[1::2], strict=True):
             assert second == msgspec.structs.replace(first, is_returned=True)
         assert w.membership.refused == ([] if why == "gone" else ["b"] * 4)
+
+
+async def test_a_replica_that_goes_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(monkeypatch) as w:
+        w.b.port.on_message = echo
+        request = post(RESULT, "Mcp-Session-Id: b.x")
+        for _ in range(2):
+            await w.client.send(request)
+            assert (await w.client.read()).body == RESULT
+        await w.replicas.close_idle()
+        w.error = ConnectionRefusedError()
+        w.a.port.on_message = lambda channel, message, outlet: outlet.send(Send(channel, b"{}", True, 404))
+        for _ in range(2):
+            await w.client.send(request)
+            assert (await w.client.read()).status == 404
+        openings = list(w.a.port.openings.values())
+        assert [getattr(opening, "is_returned", None) for opening in openings] == [False, True, True]
 
 
 @pytest.mark.parametrize("body", [post(RESULT), patch_(b"some bytes"), get(), get(method="DELETE")])
