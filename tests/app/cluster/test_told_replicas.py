@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import h11
+import msgspec
 import pytest
 from access_scenes import modern, shown
 from anyio import to_thread
 from file_world import AUTO, World, puppet
-from http_caller import MARK, USUAL, fetch, requested
+from http_caller import MARK, USUAL, Caller, fetch, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.cluster.changes import Changes
+from isthmus.app.config.cluster_settings import Cluster
 from isthmus.app.config.settings import Core, ServerTasks, Settings, Storage
 from isthmus.app.gateway import Gateway, running
 from isthmus.storage import notices
@@ -50,9 +53,10 @@ async def two(stores: SharedStores, folder: Path) -> AsyncIterator[tuple[Gateway
 
 
 def replica(stores: SharedStores, root: Path) -> anyio.abc.AsyncContextManager[Gateway]:
-    return running(
-        stores.settings(root, AUTO, TASKED), listen=True, is_lasting=True, log_server=lambda server, line: None
+    settings = msgspec.structs.replace(
+        stores.settings(root, AUTO, TASKED), cluster=Cluster(replica=root.name, socket=f"{root}.sock")
     )
+    return running(settings, listen=True, is_lasting=True, log_server=lambda server, line: None)
 
 
 async def ask(found: Gateway, method: str, server: str = "auto", **params: object) -> Json:
@@ -117,14 +121,23 @@ async def test_a_finished_task_is_listed_at_another_replica(stores: SharedStores
 
 
 async def test_a_revocation_is_in_force_at_all_replicas(stores: SharedStores, tmp_path: Path) -> None:
-    async with two(stores, tmp_path) as (first, second):
+    """Streams of the caller end: at the replica that has them, and at the one that has passed them on."""
+    async with two(stores, tmp_path) as (first, second), contextlib.AsyncExitStack() as stack:
         headers, body = modern("subscriptions/listen", notifications={"toolsListChanged": True})
         url = f"{second.base_url}/mcp/auto"
+        passed = Caller(f"{first.base_url}/mcp/auto", shown(ALICE))
+        await passed.initialize()
+        assert str(passed.session).startswith("first.")
+        own = {"accept": "text/event-stream", "mcp-session-id": str(passed.session)}
+        events = await stack.enter_async_context(requested(url, "GET", shown(ALICE) | own))
+        assert events.status == 200
         async with requested(url, "POST", USUAL | shown(ALICE) | headers, body) as stream:
             assert (await anext(stream.messages()))["method"] == "notifications/subscriptions/acknowledged"
             status, _ = await fetch(f"{first.base_url}/auth/revoke?name=token:alice", "POST", MARK | shown(ADMIN))
             assert status == 200
             await stream.body()  # until it ends
+            with contextlib.suppress(h11.RemoteProtocolError):  # one that was passed on may be cut off
+                await events.body()
         async with requested(url, "POST", USUAL | shown(ALICE), b"{}") as refused:
             assert refused.status == 401
             assert b"it was revoked at 20" in await refused.body()
