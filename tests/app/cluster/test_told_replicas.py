@@ -15,7 +15,7 @@ import pytest
 from access_scenes import modern, shown
 from anyio import to_thread
 from file_world import AUTO, World, puppet
-from http_caller import MARK, USUAL, Caller, fetch, requested
+from http_caller import MARK, PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.cluster.changes import Changes
 from isthmus.app.config.cluster_settings import Cluster
@@ -104,7 +104,7 @@ async def test_an_artifact_is_listed_at_another_replica_which_tells_its_subscrib
             assert await listed(third) == {"one.txt"}  # at once
 
 
-async def test_a_finished_task_is_listed_at_another_replica(stores: SharedStores, tmp_path: Path) -> None:
+async def test_a_task_is_listed_and_cancelled_at_another_replica(stores: SharedStores, tmp_path: Path) -> None:
     async with two(stores, tmp_path) as (first, second):
         in_thread = to_thread.run_sync
         caller, other = [await in_thread(alice, World(each, tmp_path), "tasked") for each in (first, second)]
@@ -118,6 +118,10 @@ async def test_a_finished_task_is_listed_at_another_replica(stores: SharedStores
 
         while await states() != {id: "completed"}:  # noqa: ASYNC110 (as above)
             await anyio.sleep(0.02)
+        call["arguments"] = {"steps": [["wait", "never"]]}
+        running_id = (await in_thread(caller.request, "tools/call", call))["task"]["taskId"]
+        assert (await in_thread(other.request, "tasks/cancel", {"taskId": running_id}))["status"] == "cancelled"
+        assert (await in_thread(caller.request, "tasks/get", {"taskId": running_id}))["status"] == "cancelled"
 
 
 async def test_a_revocation_is_in_force_at_all_replicas(stores: SharedStores, tmp_path: Path) -> None:
@@ -135,9 +139,10 @@ async def test_a_revocation_is_in_force_at_all_replicas(stores: SharedStores, tm
             assert (await anext(stream.messages()))["method"] == "notifications/subscriptions/acknowledged"
             status, _ = await fetch(f"{first.base_url}/auth/revoke?name=token:alice", "POST", MARK | shown(ADMIN))
             assert status == 200
-            await stream.body()  # until it ends
-            with contextlib.suppress(h11.RemoteProtocolError):  # one that was passed on may be cut off
-                await events.body()
+            with anyio.fail_after(PATIENCE_S / 2):  # they are looked at every 15 s as well
+                await stream.body()
+                with contextlib.suppress(h11.RemoteProtocolError):  # one that was passed on may be cut off
+                    await events.body()
         async with requested(url, "POST", USUAL | shown(ALICE), b"{}") as refused:
             assert refused.status == 401
             assert b"it was revoked at 20" in await refused.body()
