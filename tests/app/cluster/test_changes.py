@@ -117,7 +117,7 @@ async def test_others_are_told_of_what_one_has_changed_and_it_loads_nothing_itse
 
 
 async def test_a_burst_becomes_one_look_at_everything_in_batches() -> None:
-    """What waits is bounded on both sides, and what is reported at a time."""
+    """The keys that wait are bounded on both sides, and so are the records that are reported at a time."""
     records, notices = Records(), Notices()
     count = 10 * TOPICS_MAX
     async with two(records, notices) as (one, other):
@@ -136,7 +136,7 @@ async def test_a_burst_becomes_one_look_at_everything_in_batches() -> None:
 async def test_what_could_not_be_published_is_found_once_it_can(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also that a record is gone. The failure is logged once, and so is its end."""
+    """A record that was removed is found gone. The failure is logged once, and so is its end."""
     monkeypatch.setattr(changes_module, "RETRY_S", 0.01)
     logging.getLogger("isthmus").propagate = True
     records, notices = Records(), Notices()
@@ -181,7 +181,7 @@ async def test_a_defect_met_with_one_record_ends_nothing() -> None:
 
 
 async def test_the_end_of_another_replica_is_a_reason_to_look() -> None:
-    """It may have ended between a change and its notice."""
+    """The other one may have ended between a change and its notice."""
     records, notices = Records(), Notices()
     async with two(records, notices) as (_, other):
         await records.save("task/1", b"1")

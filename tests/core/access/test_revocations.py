@@ -158,7 +158,7 @@ def test_revocations_are_kept_as_they_are_written() -> None:
 
 
 def test_what_another_process_has_revoked_is_refused_here() -> None:
-    """Once: what is known, or older, asks about nobody again."""
+    """A revocation that is known, or older, asks about nobody again."""
     there, here = gate(CI, BOB), gate(CI, BOB)
     identities = [shows(here, token) for token in (OLD, OTHER, issued(NOW - 1))]
     saved = [each for name in ("token:ci", ALICE) for each in there.revoke(name, NOW).saved]
