@@ -163,14 +163,14 @@ def test_what_another_process_has_revoked_is_refused_here() -> None:
     identities = [shows(here, token) for token in (OLD, OTHER, issued(NOW - 1))]
     saved = [each for name in ("token:ci", ALICE) for each in there.revoke(name, NOW).saved]
     before = here.epoch
-    assert here.receive_revocations(saved)
+    assert here.receive_revoked(saved)
     assert here.epoch == before + 2
     held = [here.still_holds(each, NOW) for each in identities if isinstance(each, Identity)]
     assert held == [False, True, False]
     assert not is_let_in(here, OLD)
     assert is_let_in(here, issued(NOW + 1))
     older = msgspec.structs.replace(saved[1], at_unix=NOW - 100)
-    assert not here.receive_revocations([*saved, older])
+    assert not here.receive_revoked([*saved, older])
     assert here.epoch == before + 2
     assert not is_let_in(here, issued(NOW))
 
