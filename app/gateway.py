@@ -25,6 +25,7 @@ from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
+from ..core.state.records import TASK_PREFIX, artifact_key
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer, page_error
@@ -45,12 +46,13 @@ from ..transports.tls.server import ServerTls
 from ..transports.unix.client import UnixAddress
 from ..transports.unix.listener import LineListener, remove_socket
 from .admin.files import FilePages
-from .admin.revocations import RevocationPages, stored_revocations
+from .admin.revocations import KIND, RevocationPages, stored_revocations
 from .admin.servers import ServerPages
 from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .cluster.changes import Interest, opened_changes
 from .cluster.joined import joined
 from .cluster.listener import open_internal
 from .cluster.membership import Membership
@@ -87,6 +89,9 @@ if TYPE_CHECKING:
     from .logins.setup import Logins
 
 T = TypeVar("T")
+NEW_FILE_S = 600.0
+"""Seconds after which a file whose record is not found was removed by another replica. An order to the storage takes
+`Limits.storage_timeout_s` at most."""
 
 _log = logging.getLogger("isthmus.server")
 
@@ -204,6 +209,10 @@ async def running(
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
+            changes = None  # one process has nobody to tell, and workers have no feed
+            if stores.shared and not stores.records_path:
+                changes = await stack.enter_async_context(opened_changes(settings.storage))
+            announce = (lambda key: None) if changes is None else changes.announce
             workspaces = Workspaces(
                 workspaces_path,
                 stores.records,
@@ -215,6 +224,7 @@ async def running(
                 working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
                 private_paths=stores.private_paths,
+                announce=announce,
             )
             await workspaces.start_up()
             await remove_leftovers(stores)
@@ -242,7 +252,8 @@ async def running(
             joining = joined(
                 settings,
                 stores,
-                lambda peer: None if replicas is None else replicas.note_gone(peer.address),
+                when_gone=lambda peer: None if replicas is None else replicas.note_gone(peer.address),
+                when_ended=lambda: None if changes is None else changes.look(),
                 is_listening=internal is not None,
             )
             membership = await stack.enter_async_context(joining)
@@ -293,7 +304,14 @@ async def running(
                 tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
+            revocations = RevocationPages(
+                gate, stores.records, lambda: 0 if http is None else http.check_callers(), announce
+            )
             try:
+                if changes is not None:
+                    await tasks.start(changes.run, _interests(hub, gate, revocations))
+                elif gate is not None and stores.shared:
+                    tasks.start_soon(revocations.keep_current, gate)
                 wait_for_issuer = None
                 if gate is not None and gate.issuers is not None:
                     from ..transports.access.issuer_requests import IssuerRequests  # late, as `_issuers` says
@@ -308,11 +326,6 @@ async def running(
                     surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
-                    revocations = RevocationPages(
-                        gate, stores.records, lambda: 0 if http is None else http.check_callers()
-                    )
-                    if gate is not None and stores.shared:
-                        tasks.start_soon(revocations.keep_current, gate)
                     if worker is not None:
                         await tasks.start(worker.tell_metrics, functools.partial(_exposition, gateway, traffic))
                     files = BlobFiles(stores.blobs)
@@ -372,6 +385,22 @@ async def running(
                     for scope in serving:
                         scope.cancel()
                     tasks.cancel_scope.cancel()
+
+
+def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> list[Interest]:
+    """Returns the records of other replicas that this process wants to be told of."""
+
+    def known() -> set[str]:
+        # The record of a new file may not be saved yet.
+        old_unix = hub.now_unix() - NEW_FILE_S
+        files = (file for file in hub.files() if file.kind == "artifact" and file.stored_at_unix < old_unix)
+        return {artifact_key(file.session, file.id) for file in files} | {TASK_PREFIX + task.id for task in hub.tasks()}
+
+    kinds = frozenset({"artifact", "upload", "task", "cancel"})
+    found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel"), known)]
+    if gate is not None:
+        found.append(Interest(frozenset({KIND}), revocations.receive_records, (KIND,)))
+    return found
 
 
 def _issuers(auth: Auth) -> Issuers | None:

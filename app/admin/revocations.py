@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import anyio
@@ -24,13 +24,15 @@ from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ...storage.interface import Records, StorageError
 
-PREFIX: Final = "revoked/"
-"""The beginning of the key of each record."""
+KIND: Final = "revoked"
+"""The first segment of the key of each record."""
+PREFIX: Final = f"{KIND}/"
 
 OTHERS_EVERY_S: Final = 2.0
 """Seconds after which what another process has revoked is refused here as well. Each look reads all revocations."""
 
 _audit: Final = logging.getLogger("isthmus.audit")
+_log: Final = logging.getLogger("isthmus.server")
 
 
 class RevocationPages:
@@ -39,12 +41,20 @@ class RevocationPages:
     Args:
         gate: None: nobody is asked who they are.
         check_callers: ends the streams of those that the gate would not let in any more.
+        announce: called with the key of each record that was saved or removed.
     """
 
-    def __init__(self, gate: Gate | None, records: Records, check_callers: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        gate: Gate | None,
+        records: Records,
+        check_callers: Callable[[], int],
+        announce: Callable[[str], None] = lambda key: None,
+    ) -> None:
         self._gate = gate
         self._records = records
         self._check_callers = check_callers
+        self._announce = announce
 
     async def revoke(self, query: Mapping[str, str], operator: Identity) -> Refused:
         """Revokes the credentials of a caller, at once, and keeps that."""
@@ -64,6 +74,7 @@ class RevocationPages:
         try:
             for each in changed.saved:
                 await self._records.save(_key(each), msgspec.json.encode(each))
+                self._announce(_key(each))
             for each in changed.forgotten:
                 await self._records.delete(_key(each))
         except StorageError as error:
@@ -73,7 +84,8 @@ class RevocationPages:
         return page_answer(200, msgspec.json.encode(body))
 
     async def keep_current(self, gate: Gate) -> None:
-        """Takes in what other processes of the storage revoke, until cancelled."""
+        """Takes in what other processes of the storage revoke, until cancelled. Where they tell each other, use
+        `receive_records`."""
         is_usable = True
         while True:
             await anyio.sleep(OTHERS_EVERY_S)
@@ -87,6 +99,18 @@ class RevocationPages:
             else:
                 is_usable = True
 
+    def receive_records(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+        """Takes in what other replicas have revoked. Nobody is let in again because a record was removed."""
+        found = []
+        for key, value in records:
+            try:
+                if value is not None:
+                    found.append(_decode(key, value))
+            except StorageError as error:
+                _log.error("a revocation of another replica is not in force here: %s", error)
+        if self._gate is not None and self._gate.receive_revoked(found):
+            self._check_callers()
+
 
 async def stored_revocations(records: Records) -> list[Revocation]:
     """Returns the revocations of earlier runs.
@@ -96,11 +120,15 @@ async def stored_revocations(records: Records) -> list[Revocation]:
     """
     found = []
     async for key, record in records.scan(PREFIX):
-        try:
-            found.append(msgspec.json.decode(record.value, type=Revocation))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StorageError(f"the revocation {key} cannot be read: {error}") from error
+        found.append(_decode(key, record.value))
     return found
+
+
+def _decode(key: str, value: bytes) -> Revocation:
+    try:
+        return msgspec.json.decode(value, type=Revocation)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(f"the revocation {key} cannot be read: {error}") from error
 
 
 def _key(revocation: Revocation) -> str:

@@ -28,7 +28,12 @@ DRAWN_TAG_CHARS: Final = 6
 
 @asynccontextmanager
 async def joined(
-    settings: Settings, stores: Stores, when_gone: Callable[[Peer], None], *, is_listening: bool
+    settings: Settings,
+    stores: Stores,
+    *,
+    when_gone: Callable[[Peer], None],
+    when_ended: Callable[[], None] = lambda: None,
+    is_listening: bool,
 ) -> AsyncIterator[Membership | None]:
     """Takes the lease of this process, keeps it, and gives it back when the context is left. The context is that of all
     that uses the shared stores.
@@ -36,7 +41,7 @@ async def joined(
     Yields None where the stores are not shared.
 
     Args:
-        when_gone: called with each other replica that has no lease any more.
+        when_gone, when_ended: as in `Membership`.
         is_listening: the listener for other replicas is open.
 
     Raises:
@@ -58,7 +63,7 @@ async def joined(
         records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
     address, place = (cluster.address, _place(cluster)) if is_listening else ("", "")
     leases = Leases(name, address, place, now=anyio.current_time())
-    membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone)
+    membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone, when_ended=when_ended)
     try:
         await membership.take()
         async with anyio.create_task_group() as tasks:

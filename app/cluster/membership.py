@@ -36,6 +36,7 @@ class Membership:
         records: a store for leases alone: a renewal must not wait until others have saved what they have.
         fence: called once the lease is lost, and makes further changes of what the replicas share impossible.
         when_gone: called with each replica that has no lease any more, and whose address nobody has.
+        when_ended: called when the run of another replica has ended.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Membership:
         *,
         fence: Callable[[], Awaitable[None]],
         when_gone: Callable[[Peer], None] = lambda _: None,
+        when_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._leases = leases
         self._records = records
         self._fence = fence
         self._when_gone = when_gone
+        self._when_ended = when_ended
         self._is_usable = True  # as far as it was logged
         self._wake = anyio.Event()  # something is due sooner
         self._change = anyio.Event()  # all leases were read
@@ -162,6 +165,8 @@ class Membership:
             for peer in before:
                 if peer.address not in addresses:
                     self._when_gone(peer)
+        if before - peers:
+            self._when_ended()
 
     async def _carry_out(self, orders: list[Order], *, is_start: bool = False) -> None:
         while orders:

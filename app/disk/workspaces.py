@@ -109,6 +109,7 @@ class Workspaces:
             if an artifact root contains them. The root is private too, except for the session's own workspace.
         tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
         now_unix: returns wall time in seconds.
+        announce: called with the key of each record that was saved or removed.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Workspaces:
         private_paths: Sequence[str] = (),
         tmp_root: str | None = None,
         now_unix: Callable[[], float] = time.time,
+        announce: Callable[[str], None] = lambda key: None,
     ) -> None:
         self.root = os.path.realpath(root)
         self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
@@ -140,6 +142,7 @@ class Workspaces:
         self._working_directories = dict(working_directories)
         self._limits = limits
         self._now_unix = now_unix
+        self._announce = announce
 
     async def start_up(self) -> None:
         """Removes the workspaces of earlier runs.
@@ -221,9 +224,11 @@ class Workspaces:
                     saved = await records.save(key, value, expires_at_unix=expires_at_unix, if_version=version)
                 except VersionConflict:
                     return Conflicted()
+                self._announce(key)
                 return Saved(saved)
             case Forget(key=key):
                 await self._records_of(key).delete(key)
+                self._announce(key)
                 return None
             case ForgetAll(prefix=prefix):
                 await self._records_of(prefix).delete_all(prefix)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -166,6 +166,11 @@ class Hub:
             LocalProtocolError: there is no such file, or a call uses it.
         """
         self._apply(self._engine.receive_file_delete(id, self._now()))
+
+    def receive_records(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+        """Reports records that other replicas have written, or, with None, removed."""
+        if not self._all_done.is_set():
+            self._apply(self._engine.receive_records(records, self._now()))
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Runs until `stop` is through, or until cancelled. Every server is left then."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio import to_thread
 
 from ...storage.files import FileBlobs
-from ...storage.interface import Blobs, Records, StorageError
+from ...storage.interface import Blobs, Notices, Records, StorageError
 from ...storage.remote import ANSWER_TIMEOUT_S, CALLS_MAX
 from ...storage.sqlite import SqliteRecords
 from ..base.errors import StartError
@@ -117,6 +117,21 @@ async def open_records(
     """
     url, make = client_url(storage), _postgres if is_postgres(storage) else _redis
     return await to_thread.run_sync(partial(make, url, calls_max=calls_max, answer_timeout_s=answer_timeout_s))
+
+
+def open_notices(records: Records) -> Notices:
+    """Returns the feed of changes among the openers of shared records, which `open_records` has opened."""
+    from ...storage.postgres import PostgresRecords
+    from ...storage.redis import RedisRecords
+
+    if isinstance(records, PostgresRecords):
+        from ...storage.postgres_notices import PostgresNotices
+
+        return PostgresNotices(records)
+    from ...storage.redis_notices import RedisNotices
+
+    assert isinstance(records, RedisRecords)
+    return RedisNotices(records)
 
 
 def open_objects(storage: Storage, *, is_trial: bool = False) -> S3Objects:

@@ -155,11 +155,6 @@ class Gate:
             self._remember(found.principal, found.expires_at)
         return found
 
-    def receive_revoked(self, kept: Iterable[Revocation]) -> bool:
-        """Takes in what other processes have revoked. Returns True if something is new: a stream that a caller has
-        opened may have to end."""
-        return self._revocations.add(kept)
-
     def revoke(self, principal: str, now: float) -> Changed:
         """Revokes the credentials that a caller has had so far. From now on they are refused.
 
@@ -186,6 +181,16 @@ class Gate:
         self._let_in.pop(principal, None)
         self._shown.pop(principal, None)
         return changed
+
+    def receive_revoked(self, revocations: Iterable[Revocation]) -> bool:
+        """Takes in revocations that other processes have made. Returns True if one of them was not known: a stream that
+        a caller has opened may have to end."""
+        configured = {token.identity.token_id for token in self._settings.tokens}
+        new = [each for each in revocations if self._revocations.receive(each, configured)]
+        for each in new:
+            self._let_in.pop(each.principal, None)
+            self._shown.pop(each.principal, None)
+        return bool(new)
 
     def token_of(self, principal: str) -> str | None:
         """Returns the latest token that a caller has shown, if `keeps_tokens` is set."""

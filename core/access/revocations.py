@@ -67,18 +67,6 @@ class Revocations:
         for each in sorted(kept, key=lambda one: one.at_unix):
             (self._tokens if each.sha256 else self._callers)[each.name] = each
 
-    def add(self, kept: Iterable[Revocation]) -> bool:
-        """Adds those that other processes have kept. Returns True if one of them is new."""
-        is_new = False
-        for each in kept:
-            table = self._tokens if each.sha256 else self._callers
-            known = table.get(each.name)
-            if known is None or known.at_unix < each.at_unix:
-                table[each.name] = each
-                is_new = True
-        self.epoch += is_new
-        return is_new
-
     def __len__(self) -> int:
         return len(self._tokens) + len(self._callers)
 
@@ -104,24 +92,49 @@ class Revocations:
             configured: the hashes of all static tokens of the configuration.
             now: Unix seconds.
         """
-        gone = [each for each in self._tokens.values() if each.sha256 not in configured]
-        forgotten = tuple(gone[: max(0, len(gone) - REVOCATIONS_MAX)])
-        for each in forgotten:
-            del self._tokens[each.name]
+        forgotten = self._forget_tokens(configured)
         return Changed(tuple(self._add(self._tokens, Revocation(principal, now, each)) for each in hashes), forgotten)
 
     def revoke_caller(self, principal: str, now: float) -> Changed:
         """Revokes all tokens that issuers have given to a caller up to `now`, in Unix seconds."""
         revocation = self._add(self._callers, Revocation(principal, now))
+        widened = self._widen()
+        return Changed((revocation, *widened.saved), widened.forgotten)
+
+    def receive(self, revocation: Revocation, configured: Collection[str]) -> bool:
+        """Takes in a revocation that another process has made and kept. Returns False if it is known, or older than
+        one that is.
+
+        Args:
+            configured: as in `revoke_tokens`.
+        """
+        kept = self._tokens if revocation.sha256 else self._callers
+        known = kept.get(revocation.name)
+        if known is not None and known.at_unix >= revocation.at_unix:
+            return False
+        self._forget_tokens(configured)
+        self._add(kept, revocation)
+        self._widen()
+        return True
+
+    def _forget_tokens(self, configured: Collection[str]) -> tuple[Revocation, ...]:
+        gone = [each for each in self._tokens.values() if each.sha256 not in configured]
+        forgotten = tuple(gone[: max(0, len(gone) - REVOCATIONS_MAX)])
+        for each in forgotten:
+            del self._tokens[each.name]
+        return forgotten
+
+    def _widen(self) -> Changed:
+        """Replaces the oldest revocation of a caller by one of all callers, if there are too many."""
         named = [each for each in self._callers.values() if each.principal]
         if len(named) <= REVOCATIONS_MAX:
-            return Changed((revocation,))
+            return Changed()
         oldest = named[0]
         del self._callers[oldest.name]
         everyone = self._callers.get("", Revocation("", 0.0))
         widened = Revocation("", max(oldest.at_unix, everyone.at_unix))
         self._callers[""] = widened
-        return Changed((revocation, widened), (oldest,))
+        return Changed((widened,), (oldest,))
 
     def _add(self, kept: dict[str, Revocation], revocation: Revocation) -> Revocation:
         kept.pop(revocation.name, None)  # what is revoked last stands last

@@ -36,12 +36,16 @@ class Events:
     def __init__(self) -> None:
         self.gone: dict[str, anyio.Event] = {}
         self.is_fenced = False
+        self.ended = anyio.Event()  # the run of another one has ended
 
     def of(self, tag: str) -> anyio.Event:
         return self.gone.setdefault(tag, anyio.Event())
 
     def note_gone(self, peer: Peer) -> None:
         self.of(peer.tag).set()
+
+    def note_ended(self) -> None:
+        self.ended.set()
 
     async def fence(self) -> None:
         self.is_fenced = True
@@ -63,7 +67,7 @@ def membership(
         lease_s=lease_s,
         renew_s=renew_s,
     )
-    return Membership(leases, records, fence=events.fence, when_gone=events.note_gone)
+    return Membership(leases, records, fence=events.fence, when_gone=events.note_gone, when_ended=events.note_ended)
 
 
 @asynccontextmanager

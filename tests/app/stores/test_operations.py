@@ -15,12 +15,14 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from file_world import AUTO, World, artifacts, puppet
 from isthmus.app import gateway as gateway_module
 from isthmus.app.cluster import joined as joined_module
+from isthmus.app.cluster.changes import Changes
 from isthmus.app.config.access_settings import Auth, Token
 from isthmus.app.config.settings import Core, ServerTasks, Settings, Storage
 from isthmus.app.gateway import running
 from isthmus.app.stores.stores import Stores
 from isthmus.core.access.static_tokens import digest_of
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.storage.notices import MemoryNotices
 from shared_gateways import ALICE, KEY, Agent, alice, content
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "scaling.md"
@@ -87,7 +89,12 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     async def open_records(storage: Storage, **options: object) -> Counted:
         return Counted("leases", stored, counts)
 
+    @asynccontextmanager
+    async def opened_changes(storage: Storage) -> AsyncIterator[Changes]:
+        yield Changes(MemoryRecords(), MemoryNotices())  # nobody is told: what is loaded by the way depends on time
+
     monkeypatch.setattr(gateway_module, "opened", opened)
+    monkeypatch.setattr(gateway_module, "opened_changes", opened_changes)
     monkeypatch.setattr(joined_module, "open_records", open_records)
     servers = (AUTO, puppet("tasked", tasks=ServerTasks(offer="always")))
 

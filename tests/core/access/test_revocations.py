@@ -155,3 +155,39 @@ def test_revocations_are_kept_as_they_are_written() -> None:
     """The names of their members must not change: earlier runs have written them."""
     raw = b'{"principal":"token:ci","at_unix":1.5,"sha256":"00"}'
     assert msgspec.json.encode(msgspec.json.decode(raw, type=Revocation)) == raw
+
+
+def test_what_another_process_has_revoked_is_refused_here() -> None:
+    """A revocation that is known, or older, asks about nobody again."""
+    there, here = gate(CI, BOB), gate(CI, BOB)
+    identities = [shows(here, token) for token in (OLD, OTHER, issued(NOW - 1))]
+    saved = [each for name in ("token:ci", ALICE) for each in there.revoke(name, NOW).saved]
+    before = here.epoch
+    assert here.receive_revoked(saved)
+    assert here.epoch == before + 2
+    held = [here.still_holds(each, NOW) for each in identities if isinstance(each, Identity)]
+    assert held == [False, True, False]
+    assert not is_let_in(here, OLD)
+    assert is_let_in(here, issued(NOW + 1))
+    older = msgspec.structs.replace(saved[1], at_unix=NOW - 100)
+    assert not here.receive_revoked([*saved, older])
+    assert here.epoch == before + 2
+    assert not is_let_in(here, issued(NOW))
+
+
+def test_what_other_processes_have_revoked_stays_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process comes to the same as the one that revokes, and lets nobody in again."""
+    monkeypatch.setattr("isthmus.core.access.revocations.REVOCATIONS_MAX", 2)
+    there, here = Revocations(), Revocations()
+    for number in range(5):
+        for each in there.revoke_caller(f"jwt:i|{number}", 10.0 * number).saved:
+            here.receive(each, ())
+        there.revoke_tokens("token:a", [f"{number}"], (), 10.0 * number)
+        here.receive(Revocation("token:a", 10.0 * number, f"{number}"), ())
+    assert len(here) == len(there) == 6
+    for number in range(5):
+        until = 10.0 * max(number, 2)
+        for at, is_refused in ((until, True), (until + 1, False)):
+            found = here.find_issued(Identity(f"jwt:i|{number}", via="jwt", issued_at=at))
+            assert (found is not None) is is_refused
+        assert (here.find_token(f"{number}") is not None) is (there.find_token(f"{number}") is not None)
