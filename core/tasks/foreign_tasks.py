@@ -96,13 +96,16 @@ class ForeignTasks:
         the task is over, for at most `Limits.task_look_s`."""
 
         def saved(answer: StorageAnswer) -> None:
-            if exchange.is_over or self._table.tasks.get(task.id) is not task:
+            if exchange.is_over:
                 return
             if not isinstance(answer, Saved):
                 self._local_tasks.answers.refuse(session, exchange, INTERNAL_ERROR, f"{NOT_CANCELLED}: try again")
                 return
-            self._local_tasks.answers.wait(session, exchange, task)
-            self.watch(task)
+            seen = self._table.tasks.get(task.id, task)  # a newer record of it may have been reported meanwhile
+            self._local_tasks.answers.wait(session, exchange, seen)
+            if seen.is_over or seen.id not in self._table.tasks:
+                self._local_tasks.answer_waiting(seen)
+            self.watch(seen)
 
         key, at_unix = CANCEL_PREFIX + task.id, self._context.now_unix + CANCEL_TTL_S
         self._storage_orders.order(lambda ticket: Save(ticket, key, b"{}", at_unix), saved)
