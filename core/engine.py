@@ -12,7 +12,7 @@ an opening, a channel or a timer. `BulkEngine` takes some inputs in bulk.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .base.decisions import Decision
@@ -327,7 +327,7 @@ class Engine:
         self._files.delete(file)
         return effects
 
-    def receive_records(self, records: Iterable[tuple[str, bytes | None]], now: float) -> list[Effect]:
+    def receive_records(self, records: Sequence[tuple[str, bytes | None]], now: float) -> list[Effect]:
         """Reports what the storage holds under some keys: records that other replicas have written, or, with None,
         removed. Any record may be reported, at any time and more than once. One that was not is found when a client
         names what it is about."""

@@ -54,6 +54,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     command: Command | None = None
     task: str | None = None
     file: str | None = None
+    records: tuple[tuple[str, bytes | None], ...] | None = None
     effects: msgspec.Raw = msgspec.Raw()
     drawn: tuple[bytes, ...] = ()
     plan: Plan | None = None
@@ -86,6 +87,7 @@ INPUTS: Final[dict[str, Input]] = {
     "receive_command": Input(("server", "command", "now")),
     "receive_task_cancel": Input(("task", "now")),
     "receive_file_delete": Input(("file", "now")),
+    "receive_records": Input(("records", "now")),
     "handle_timeout": Input(("now",)),
 }
 """Every input that returns effects. `Recorder` writes by this table and `replay` reads by it."""
@@ -170,8 +172,9 @@ def _recorded(name: str, parameters: Input) -> Callable[..., list[Effect]]:
         fields = dict(zip(parameters.given, given, strict=False)) | named
         if "size_bytes" in parameters.named:
             fields.setdefault("size_bytes", 0)
-        if "messages" in fields:
-            fields["messages"] = tuple(fields["messages"])
+        for plural in ("messages", "records"):
+            if plural in fields:
+                fields[plural] = tuple(fields[plural])
         self._write_line(Line(name, effects=msgspec.Raw(msgspec.json.encode(effects)), **fields))
         return effects
 

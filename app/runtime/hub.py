@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -167,7 +167,7 @@ class Hub:
         """
         self._apply(self._engine.receive_file_delete(id, self._now()))
 
-    def receive_records(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+    def receive_records(self, records: Sequence[tuple[str, bytes | None]]) -> None:
         """Reports records that other replicas have written, or, with None, removed."""
         if not self._all_done.is_set():
             self._apply(self._engine.receive_records(records, self._now()))

@@ -43,6 +43,7 @@ INPUTS: Final = (
     "receive_command",
     "receive_task_cancel",
     "receive_file_delete",
+    "receive_records",
     "handle_timeout",
 )
 REPORTS: Final = ("report", "tasks", "files", "file_ends")

@@ -137,6 +137,7 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_task_cancel(TASK.id, 4000.5)
     engine.receive_file_delete(FILE.id, 4000.5)
+    engine.receive_records([("task/other", None), ("artifact/s/a", b"{}")], 4000.5)
     engine.receive_drain(4001.0)
     engine.receive_stop(4002.0)
     return lines
@@ -441,6 +442,8 @@ def test_the_recorder_passes_its_arguments_to_the_engine() -> None:
 # --- The lines of inputs ----------------------------------------------------------------------------------------------
 
 # Each input runs on an engine whose channel 1 is a client's pipe and whose channel 3 is new.
+RECORDS: tuple[tuple[str, bytes | None], ...] = (("x", b"v"), ("y", None))
+
 INPUTS: list[tuple[Callable[[Recorder], Any], Line]] = [
     (lambda e: e.new_channel(), Line("new_channel", channel=5)),
     (
@@ -491,6 +494,7 @@ INPUTS: list[tuple[Callable[[Recorder], Any], Line]] = [
     ),
     (lambda e: e.receive_task_cancel(TASK.id, 2.0), Line("receive_task_cancel", 2.0, task=TASK.id)),
     (lambda e: e.receive_file_delete(FILE.id, 2.0), Line("receive_file_delete", 2.0, file=FILE.id)),
+    (lambda e: e.receive_records(list(RECORDS), 2.0), Line("receive_records", 2.0, records=RECORDS)),
     (lambda e: e.handle_timeout(2.0), Line("handle_timeout", 2.0)),
 ]
 

@@ -22,7 +22,7 @@ from ...core.wire.headers import Headers
 from ...core.wire.http.admin_routes import PROBED
 from ...core.wire.http.dates import format_date
 from ...core.wire.http.error_responses import refusal, refusal_at
-from ...core.wire.http.hop import HOP, REFUSED, HopCaller, HopReceiver, with_caller
+from ...core.wire.http.hop import HOP, REFUSED, TEXTS, HopCaller, HopReceiver, with_caller
 from ...core.wire.http.routes import ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
 from ...core.wire.http.server import judge, shared_headers
 from ...core.wire.http1.events import RequestHead
@@ -217,7 +217,7 @@ class ServerContext:
             return RoutedHead(head, route, (), may_be_kept=may_be_kept, hop_until=caller.expires_at_unix)
         route = judge(judged, self.surface)
         if not (isinstance(route, PageRoute) and route.page in PROBED):
-            self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {caller.value}")
+            self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {TEXTS[caller]}")
             message = "got no valid Isthmus-Hop, expected one: this address is for replicas of this store"
             route = refusal_at(head.target, 403, message, ((HOP, REFUSED),))
         return RoutedHead(head, route, (), may_be_kept=False)

@@ -45,13 +45,22 @@ _FORM: Final = re.compile(rb"1\.([A-Za-z0-9_-]+)\.([0-9a-f]{64})")
 
 
 class Reason(enum.Enum):
-    """The reason why a header is refused, for the log."""
+    """The reason why a header is refused. `TEXTS` has the words for the log."""
 
-    MISSING = "there is none"
-    MALFORMED = "it is malformed"
-    FORGED = "its signature is of another secret, or of another request"
-    OTHER_RUN = "it was signed for another process"
-    EXPIRED = "it is too old, or the clocks differ by more than a minute"
+    MISSING = "missing"
+    MALFORMED = "malformed"
+    FORGED = "forged"
+    OTHER_RUN = "other_run"
+    EXPIRED = "expired"
+
+
+TEXTS: Final = {
+    Reason.MISSING: "there is none",
+    Reason.MALFORMED: "it is malformed",
+    Reason.FORGED: "its signature is of another secret, or of another request",
+    Reason.OTHER_RUN: "it was signed for another process",
+    Reason.EXPIRED: "it is too old, or the clocks differ by more than a minute",
+}
 
 
 class HopCaller(msgspec.Struct, frozen=True, array_like=True):
