@@ -287,3 +287,20 @@ def test_a_list_has_the_tasks_that_other_replicas_tell_of() -> None:
     assert len(a.engine.tasks()) == 1, "a record of its own is no news"
     tell(b, None)
     assert listed() == []
+
+
+def test_a_cancellation_is_answered_if_the_task_is_told_of_while_it_is_saved() -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    party = ann(b)
+    assert b.status(party, id) == "working"
+    b.store.is_slow = True
+    asked = party.cancel(id)
+    b.run()
+    b.store.deliver(b.world)  # the task is loaded
+    b.run()
+    b.world._note(b.world.engine.receive_records([("task/" + id, b.store.records["task/" + id])], b.world.now))
+    b.store.is_slow = False
+    b.store.deliver(b.world)  # and the record that asks for the end is saved
+    b.wait(b.limits.task_look_s + 2)
+    assert "its replica has not answered" in asked.error["message"]
