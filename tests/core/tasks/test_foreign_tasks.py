@@ -14,7 +14,7 @@ from isthmus.core.state.records import StoredTask
 from isthmus.core.tasks import foreign_tasks
 from isthmus.core.tasks.foreign_tasks import BUSY, MIRRORS_MAX
 from isthmus.core.tasks.local_tasks import LOST
-from task_clients import Party
+from task_clients import ClientRequest, Party
 from task_scenes import Scene, scene
 from task_servers import Work, text
 
@@ -132,7 +132,11 @@ def test_a_request_over_http_without_a_session_is_passed_on() -> None:
     a, b = pair()
     id, _ = begun(a, MODERN)
     party = b.party(MODERN, principal="ann")
-    for make in (party.get, party.cancel):
+
+    def listen(id: str) -> ClientRequest:
+        return party.ask("subscriptions/listen", notifications={"toolsListChanged": True, "taskIds": [id]})
+
+    for make in (party.get, party.cancel, listen):
         asked = make(id)
         b.run()
         assert b.world.every(Forward)[-1] == Forward(asked.channel, "a")
