@@ -119,6 +119,10 @@ class Membership:
         with anyio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
             await self._carry_out(self._leases.receive_stop())
 
+    def known(self, tag: str) -> Peer | None:
+        """Returns the other replica with this tag, as last seen; None if it has to be looked up."""
+        return self._leases.find(tag)
+
     async def find(self, tag: str) -> Peer | None:
         """Returns the other replica with this tag; None if it is gone for good.
 
