@@ -66,6 +66,10 @@ class Membership:
         """The number of replicas, this one included."""
         return self._leases.replica_count
 
+    def is_first(self) -> bool:
+        """True if no other replica has a tag before that of this one."""
+        return all(self.name.tag < peer.tag for peer in self._leases.peers())
+
     @property
     def is_lost(self) -> bool:
         """True if the lease is lost, so that nothing of what the replicas share may be changed any more."""
