@@ -361,6 +361,7 @@ class Upload(Request):
         if len(handles) != len(self.files):
             raise Wrong(f"{len(self.files)} files were sent, and {handles} are there")
         self.network.counts["of files: uploaded"] += len(handles)
+        self.client.promises.use_link(self.query, self)
         for uri, (_, data) in zip(handles, self.files, strict=True):
             self.client.promise(uri, data, since_unix=self.since_unix, sid=self.sid)
 
@@ -378,6 +379,7 @@ class Tus(Request):
         super().__init__(client)
         self.data = client.promises.fresh(client)
         self.query, self.upload_id = query, ""
+        self.link = query
         self.kept = self.steps = 0
         self.verb = Verb.CREATE
         self.is_over = False
@@ -427,6 +429,7 @@ class Tus(Request):
         if "Upload-Handle" in headers:
             self.is_over = True
             self.network.counts["of files: uploaded in pieces"] += 1
+            self.client.promises.use_link(self.link, self)
             self.client.promise(headers["Upload-Handle"], self.data, since_unix=self.since_unix, sid=self.sid)
             return
         offset = int(headers["Upload-Offset"])

@@ -1,0 +1,688 @@
+"""A network of several replicas: engines that share a storage, and pass requests on to each other.
+
+A balancer sends each request to any replica. Each replica has its own clock and its own generator, its own links to
+servers, and a lease: the record `replica/<tag>`, which it saves anew every few seconds, and which the others delete once
+they have seen it unchanged for `LEASE_S`. The faults of replicas:
+
+kills: the process dies, and starts again under the same tag once its lease is gone. stops: it is stopped in order.
+pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas cannot
+reach each other. isolates: a replica cannot reach the storage. outages: nobody can. skews: clocks differ.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from isthmus.core.base.effects import Close, Dial, Effect, Forward, Send
+from isthmus.core.base.events import (
+    Cause,
+    DeleteOpening,
+    DraftOpening,
+    End,
+    GetOpening,
+    MessageOpening,
+    Opening,
+    PostOpening,
+)
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.plan import Plan
+from isthmus.core.base.replica import ReplicaName, tag_of
+from isthmus.core.bulk import BulkEngine
+from lasting_network import ZERO_UNIX, LastingNetwork
+from replica_storage import LEASE_PREFIX, ReplicaDisk, SharedStorage
+from simulated_network import Channel, Network, Peer, Wrong
+from simulated_wires import Item
+
+REPLICA_FAULTS: Final = ("kills", "stops", "pauses", "splits", "isolates", "outages", "skews")
+TAGS: Final = "abcdefgh"
+RENEW_S: Final = 3.0
+LEASE_S: Final = 10.0
+GAP_S: Final = 6.0
+"""The time between two reads of all leases after which they are watched anew."""
+KNOWN_S: Final = 1.0
+SKEW_MAX_S: Final = 4.0
+EVENTS_MAX: Final = 2_000_000
+PASSED: Final = (PostOpening, GetOpening, DeleteOpening, MessageOpening, DraftOpening)
+GONE: Final = Cause(End.UNREACHABLE, "the other replica is gone")
+
+GRID: Final = 2.0**20
+"""The ticks of a second. All times are whole ticks, so that sums and differences of clocks are exact."""
+
+Make = Callable[["Replica"], BulkEngine]
+
+
+def on_grid(seconds: float) -> float:
+    """Returns the first tick that is not before."""
+    return math.ceil(seconds * GRID) / GRID
+
+
+class GridChannel(Channel):
+    """A channel whose messages arrive at whole ticks."""
+
+    _last_in_at = _last_out_at = 0.0
+
+    @property
+    def last_in_at(self) -> float:  # type: ignore[override]
+        return self._last_in_at
+
+    @last_in_at.setter
+    def last_in_at(self, at: float) -> None:
+        self._last_in_at = on_grid(at)
+
+    @property
+    def last_out_at(self) -> float:  # type: ignore[override]
+        return self._last_out_at
+
+    @last_out_at.setter
+    def last_out_at(self, at: float) -> None:
+        self._last_out_at = on_grid(at)
+
+
+class Replica(LastingNetwork):
+    """One replica: an engine, its channels, and its lease.
+
+    Attributes:
+        whole: the network of all replicas.
+        name: its tag and the run of its process.
+        offset_s: the difference of its monotonic clock, `skew_s` that of its wall clock.
+        is_cut_off: it cannot reach the storage.
+        worked: CPU time and number of its inputs are counted here, if set.
+    """
+
+    def __init__(self, whole: ReplicaNetwork, tag: str) -> None:
+        self.whole = whole
+        self.tag = tag
+        rng = whole.rng_of(f"replica {tag}")
+        self.offset_s = float(rng.randint(0, 10_000))
+        self.skew_s = rng.uniform(-SKEW_MAX_S, SKEW_MAX_S) if "skews" in whole.faults else 0.0
+        self._latest = 0.0
+        super().__init__(rng, whole.faults, whole.dialled)
+        self.counts, self.history = whole.counts, whole.history
+        self.unix_at_zero = self.latest_unix_at_zero = ZERO_UNIX - self.offset_s + self.skew_s
+        self.disk = self.storage = ReplicaDisk(self, whole.disk)
+        self.run_name = ""
+        self.paused_until = 0.0
+        self.is_cut_off = False
+        self.due_at: float | None = None
+        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._hurry = 0  # events that are handled before any deadline, after a pause
+        self._seen: dict[str, tuple[int, float]] = {}  # versions of leases, and since when they are seen unchanged
+        self._read_at = 0.0
+        self._known: dict[str, tuple[str, float]] = {}  # runs by tag, and when they were looked up
+        self._awaited_lease: tuple[int, float] = (-1, 0.0)
+        self._is_down = True
+
+    # --- What belongs to the whole ----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        self._latest = max(self._latest, self.whole.now + self.offset_s)
+        return self._latest
+
+    @now.setter
+    def now(self, now: float) -> None:
+        pass
+
+    @property
+    def is_stormy(self) -> bool:
+        return self.whole.is_stormy
+
+    @is_stormy.setter
+    def is_stormy(self, is_stormy: bool) -> None:
+        pass
+
+    @property
+    def messages(self) -> int:
+        return self.whole.messages
+
+    @messages.setter
+    def messages(self, count: int) -> None:
+        self.whole.messages = count
+
+    @property
+    def log(self) -> Any:
+        log = self.whole.log
+        return None if log is None else lambda text: log(f"{self.tag} {text}")
+
+    @log.setter
+    def log(self, log: Any) -> None:
+        pass
+
+    def later(self, seconds: float, act: Callable[..., None], *given: Any) -> None:
+        self.whole.later(seconds, self._do, act, given)
+
+    def _do(self, act: Callable[..., None], given: tuple[Any, ...]) -> None:
+        if self.is_paused:
+            self._held.append((act, given))
+        else:
+            self._hurry -= self._hurry > 0
+            act(*given)
+
+    def filler(self, rng: random.Random) -> str:
+        return self.whole.filler(rng)
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_until > self.whole.now
+
+    def next_at(self, *, has_events: bool) -> float | None:
+        """Returns when its next deadline is due, on the clock of the whole.
+
+        Args:
+            has_events: some event is due now.
+        """
+        if self._is_down or self.is_paused or (self._hurry and has_events):
+            return None
+        if self.due_at is None:
+            due = self.engine.next_timeout()
+            self.due_at = float("inf") if due is None else due.at
+        return on_grid(self.due_at - self.offset_s)
+
+    def handle_timeout(self) -> None:
+        assert self.due_at is not None
+        self._latest = max(self._latest, self.due_at)
+        self._take_effects("handle_timeout", self.engine.handle_timeout(self.now))
+        following = self.engine.next_timeout()
+        if following is not None and following.at <= self.now:
+            raise Wrong(f"a deadline that was handled is due again: {following}")
+
+    def pause(self, seconds: float) -> None:
+        """Lets the process stand still. What comes meanwhile is handled afterwards, some of it before any deadline."""
+        self.paused_until = self.whole.now + seconds
+        self.whole.later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        if self.is_paused:
+            return
+        held, self._held = self._held, deque()
+        self._hurry = self._fate.choice((0, 1, 5, 100))
+        for act, given in held:
+            self.whole.later(0.0, self._do, act, given)
+
+    def _take_effects(
+        self, name: str, effects: list[Effect], channel: Channel | None = None, message: bytes = b""
+    ) -> None:
+        self.due_at = None
+        super()._take_effects(name, effects, channel, message)
+
+    # --- The life of the process ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> ReplicaName:
+        return ReplicaName(self.tag, self.run_name)
+
+    @property
+    def lease_key(self) -> str:
+        return LEASE_PREFIX + self.tag
+
+    def start_with(self, make: Make) -> None:
+        self._make_engine = make
+        self._take_lease()
+        self.start()
+
+    def start(self) -> None:
+        self._is_down = False
+        self.due_at = None
+        self.engine = self._make_engine(self)
+        self._seen.clear()
+        self._known.clear()
+        self._read_at = self.whole.now
+        self.later(self._fate.uniform(0.0, RENEW_S), self._renew, self.run_name)
+
+    def _take_lease(self) -> None:
+        self.run_name = f"{self._fate.getrandbits(128):032x}"
+        self.whole.disk.records[self.lease_key] = json.dumps({"run": self.run_name}).encode()
+
+    def _try_start(self) -> None:
+        """Starts the next process once the lease of the one before is gone, or was seen unchanged for long enough."""
+        records, now = self.whole.disk.records, self.whole.now
+        version = records.version(self.lease_key)
+        if version != self._awaited_lease[0] or not self.can_reach_storage:
+            self._awaited_lease = version, now
+        is_old = now >= self._awaited_lease[1] + LEASE_S
+        if self.can_reach_storage and (not version or is_old):
+            self._awaited_lease = -1, 0.0
+            self._take_lease()
+            self.start()
+        else:
+            self.whole.later(1.0, self._try_start)
+
+    def crash(self) -> None:
+        """Ends the process. Clients of requests that it had not begun to answer for another replica get a 503."""
+        if self._is_down:
+            return
+        self.counts["crash"] += 1
+        self._evicted = self.evicted
+        is_orderly, self._is_stopping, self._is_doomed = self._is_stopping, False, False
+        self._effects_left = 0
+        self._is_down = True
+        self.runs += 1
+        self.whole.runs += 1
+        self.paused_until = 0.0
+        self._held.clear()
+        self._hurry = 0
+        self.disk.crash()
+        self._appending.clear()
+        channels, self.channels = list(self.channels.values()), {}
+        self.engine = BulkEngine(
+            Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero, has_storage=True
+        )
+        for channel in channels:
+            was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
+            if channel.is_dialled:
+                channel.peer.receive_end(channel, None)
+                continue
+            self.whole.close_hop(channel)
+            close = Close(channel.number, status=503) if channel in self.whole.unbegun else None
+            if was_open:
+                self.whole.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, close)
+        for front in [front for front, hop in self.whole.hops.items() if hop[0] is self]:
+            self.whole.break_hop(front)
+        if is_orderly and self.can_reach_storage:
+            self.whole.disk.records.pop(self.lease_key, None)
+        self.whole.later(self._fate.uniform(0.1, 3.0), self._try_start)
+
+    def kill_soon(self) -> None:
+        """Lets the process die in the middle of its next effects, or at once while it is paused."""
+        if self.is_paused:
+            self.crash()
+        elif not self.is_tried:
+            self._effects_left = self._fate.randint(1, 40)
+
+    # --- Its lease --------------------------------------------------------------------------------------------------
+
+    @property
+    def can_reach_storage(self) -> bool:
+        return not (self.is_cut_off or self.whole.is_storage_away)
+
+    def _renew(self, run: str) -> None:
+        if run != self.run_name or self._is_down:
+            return
+        self.later(RENEW_S, self._renew, run)
+        if self.can_reach_storage:
+            self.whole.later(self.rng.uniform(0.001, 0.05), self._renew_there, run)
+        else:
+            self._read_at = 0.0
+
+    def _renew_there(self, run: str) -> None:
+        records = self.whole.disk.records
+        value = records.get(self.lease_key)
+        if value is not None and json.loads(value)["run"] == run:
+            records[self.lease_key] = value
+            self.later(self.rng.uniform(0.001, 0.05), self._look_at_leases, run)
+        else:
+            self.later(self.rng.uniform(0.001, 0.05), self._lose_lease, run)
+
+    def _lose_lease(self, run: str) -> None:
+        if run == self.run_name and not self._is_down:
+            self.counts["lease lost"] += 1
+            self.crash()
+
+    def _look_at_leases(self, run: str) -> None:
+        """Reads all leases, and deletes those that were seen unchanged for too long."""
+        if run != self.run_name or self._is_down:
+            return
+        records, now = self.whole.disk.records, self.whole.now
+        is_watching, self._read_at = now - self._read_at <= GAP_S, now
+        before, self._seen = self._seen, {}
+        for key in [key for key in records if key.startswith(LEASE_PREFIX) and key != self.lease_key]:
+            version, since = before.get(key, (0, now))
+            if version != records.version(key) or not is_watching:
+                since = now
+            self._seen[key] = records.version(key), since
+            if now - since >= LEASE_S:
+                del records[key]
+                self.counts["lease deleted"] += 1
+
+    # --- Requests that other replicas answer ------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        if not isinstance(effect, Forward) or self._is_doomed or self._is_down:
+            super()._carry_out(effect)
+            return
+        channel = self.channels.get(effect.channel)
+        if channel is None or channel.is_dialled:
+            raise Wrong(f"ordered for a channel that is over: {effect}")
+        self._forbid_ending(channel, effect)
+        opening, _ = self.whole.requests[channel]
+        if not isinstance(opening, PASSED) or effect.replica == self.tag:
+            raise Wrong(f"this is no request to pass on: {effect}, {opening}")
+        if channel.last_out_at:
+            raise Wrong(f"something was sent before it was passed on: {effect}, {opening}")
+        if opening.is_returned:
+            raise Wrong(f"a request that was returned is passed on again: {effect}, {opening}")
+        if channel in self.whole.hops:
+            raise Wrong(f"a request that was passed on is passed on again: {effect}, {opening}")
+        channel.is_ending = True
+        self.counts["forward"] += 1
+        self.later(0.0, self._look_up, channel, channel.number, effect.replica)
+
+    def _is_ours(self, channel: Channel, number: ChannelId) -> bool:
+        """True if the request still waits here to be passed on."""
+        return channel.home is self and channel.number == number and not (channel.is_over or channel.is_cut)
+
+    def _look_up(self, channel: Channel, number: ChannelId, tag: str) -> None:
+        if not self._is_ours(channel, number):
+            return
+        run, at = self._known.get(tag, ("", -KNOWN_S))
+        if run and self.whole.now - at < KNOWN_S:
+            self._connect(channel, number, tag, run)
+        elif self.can_reach_storage:
+            self.later(self.rng.uniform(0.001, 1.0), self._find, channel, number, tag)
+        else:
+            self.later(self.rng.uniform(0.001, 1.0), self._refuse_passed, channel, number)
+
+    def _find(self, channel: Channel, number: ChannelId, tag: str) -> None:
+        if not self._is_ours(channel, number):
+            return
+        value = self.whole.disk.records.get(LEASE_PREFIX + tag)
+        if value is None:
+            self._hand_back(channel, number)
+            return
+        self._known[tag] = json.loads(value)["run"], self.whole.now
+        self._connect(channel, number, tag, self._known[tag][0])
+
+    def _connect(self, channel: Channel, number: ChannelId, tag: str, run: str) -> None:
+        other = self.whole.replicas[tag]
+        if self.whole.are_split(self, other):
+            self._known.pop(tag, None)
+            self.later(self.rng.uniform(1.0, 10.0), self._refuse_passed, channel, number)
+        elif other.is_down:
+            self._known.pop(tag, None)
+            self._hand_back(channel, number)
+        elif other.run_name != run:  # it refuses the signature, which is for another run
+            self._known.pop(tag, None)
+            self._refuse_passed(channel, number)
+        else:
+            self.whole.hops[channel] = self, number, self.run_name
+            self.whole.unbegun.add(channel)
+            self._rebind(channel, other, is_returned=False)
+
+    def _hand_back(self, channel: Channel, number: ChannelId) -> None:
+        """Reports the request again, as the replica that it is for is gone."""
+        if self._is_ours(channel, number):
+            self.counts["returned"] += 1
+            self._rebind(channel, self, is_returned=True)
+            self._give_closed(number)
+
+    def _rebind(self, channel: Channel, other: Replica, *, is_returned: bool) -> None:
+        """Has a replica answer the request of the channel from now on."""
+        self.channels.pop(channel.number, None)
+        opening, body = self.whole.requests[channel]
+        opening = msgspec.structs.replace(opening, is_returned=is_returned)  # type: ignore[type-var]
+        self.whole.requests[channel] = opening, body
+        channel.number, channel.home = other.engine.new_channel(), other
+        channel.is_ending = channel.is_paused = False
+        channel.held.clear()
+        channel.last_in_at = other.now
+        other.channels[channel.number] = channel
+        other._send_in(channel, ("open", opening, body))
+
+    def _give_closed(self, number: ChannelId, cause: Cause = GONE, run: str = "") -> None:
+        """Tells the engine that a request that it passed on is over."""
+        if not self._is_down and run in ("", self.run_name):
+            self._take_effects("receive_close passed", self.engine.receive_close(number, cause, self.now))
+
+    def _refuse_passed(self, channel: Channel, number: ChannelId) -> None:
+        """Refuses a request whose replica does not answer."""
+        if self._is_ours(channel, number):
+            self.counts["passed 503"] += 1
+            self._finish(channel, Close(number, status=503))
+
+    # --- Channels, which may lead to another replica by now ---------------------------------------------------------
+
+    def _arrive(self, channel: Channel, item: Item) -> None:
+        if channel.home is not self and channel.home is not None:
+            channel.home._send_in(channel, item)
+        else:
+            super()._arrive(channel, item)
+
+    def _report_end(self, channel: Channel, cause: Cause) -> None:
+        if channel.home is not self and channel.home is not None:
+            channel.home._report_end(channel, cause)
+            return
+        super()._report_end(channel, cause)
+        if channel.is_over:
+            self.whole.close_hop(channel)
+
+    def _deliver(self, channel: Channel, *sends: Send) -> None:
+        self.whole.unbegun.discard(channel)
+        if not (channel.is_over or channel.is_cut or channel.is_dialled):
+            self.whole.check_session(self, channel, sends)
+        super()._deliver(channel, *sends)
+
+    def _new_channel(self, number: ChannelId, peer: Peer, name: str) -> Channel:
+        self._opened[name] += 1
+        rng = self.rng_of(f"{self.tag} {self.runs} {name} {self._opened[name]}")
+        channel = self.channels[number] = GridChannel(number, peer, rng)
+        channel.home = self
+        return channel
+
+    def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
+        channel = super().open(peer, opening, body)
+        if channel.home is self:
+            self.whole.requests[channel] = opening, body
+        return channel
+
+
+class ReplicaNetwork(Network):
+    """All replicas, as clients and servers see them.
+
+    Attributes:
+        is_routed: the balancer knows the tags in names, and sends requests to their owners.
+        requests: openings and bodies of the channels of clients.
+        hops: requests that were passed on: by whom, on which of its channels, in which run.
+        unbegun: those of them of whose response nothing has come yet.
+        runs: the number of faults of replicas so far.
+    """
+
+    disk: SharedStorage
+
+    def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
+        super().__init__(rng, faults, dialled)
+        self.dialled = dialled
+        self.unix_at_zero = self.latest_unix_at_zero = ZERO_UNIX
+        self.disk = self.storage = SharedStorage(self)
+        self.replicas: dict[str, Replica] = {}
+        self.is_routed = False
+        self.requests: dict[Channel, tuple[Opening, bytes | None]] = {}
+        self.hops: dict[Channel, tuple[Replica, ChannelId, str]] = {}
+        self.unbegun: set[Channel] = set()
+        self.runs = 0
+        self._away_until = self._split_until = 0.0
+        self._split: frozenset[str] = frozenset()
+        self._owners: dict[str, str] = {}  # runs, by the sessions that they have begun
+        self._balanced: dict[str, int] = {}
+
+    def begin(self, count: int, make: Make) -> None:
+        """Starts the replicas."""
+        self.replicas = {tag: Replica(self, tag) for tag in TAGS[:count]}
+        for replica in self.replicas.values():
+            replica.start_with(make)
+
+    # --- What clients and promises ask ------------------------------------------------------------------------------
+
+    @property
+    def now_unix(self) -> float:
+        return self.unix_at_zero + self.now
+
+    @property
+    def evicted(self) -> int:
+        return sum(replica.evicted for replica in self.replicas.values())
+
+    @property
+    def is_tried(self) -> bool:
+        """True if a replica may refuse anything, or cannot be reached."""
+        return (
+            self.is_storage_away
+            or self._split_until > self.now
+            or any(one.is_tried or one.is_paused or one.is_cut_off for one in self.replicas.values())
+        )
+
+    @property
+    def is_storage_away(self) -> bool:
+        return self._away_until > self.now
+
+    @property
+    def channels(self) -> dict[Any, Channel]:  # type: ignore[override]
+        """All channels, by their numbers and replicas."""
+        return {
+            (tag, number): channel
+            for tag, replica in self.replicas.items()
+            for number, channel in replica.channels.items()
+        }
+
+    @channels.setter
+    def channels(self, channels: dict[ChannelId, Channel]) -> None:
+        pass
+
+    def are_split(self, one: Replica, other: Replica) -> bool:
+        return self._split_until > self.now and {one.tag, other.tag} == self._split
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, act: Callable[..., None], *given: Any) -> None:
+        super().later(on_grid(self.now + seconds) - self.now, act, *given)
+
+    def run(self, seconds: float) -> None:
+        end, queue, replicas = self.now + seconds, self._queue, list(self.replicas.values())
+        while True:
+            self._events += 1
+            if self._events > EVENTS_MAX:
+                raise Wrong(f"{EVENTS_MAX} things have happened, and more follow")
+            first = queue[0][0] if queue else end + 1
+            has_events = first <= min(self.now, end)
+            due, owner = end + 1, None
+            for replica in replicas:
+                at = replica.next_at(has_events=has_events)
+                if at is not None and at < due:
+                    due, owner = at, replica
+            if owner is not None and due <= min(first, end):
+                self.now = max(self.now, due)
+                owner.handle_timeout()
+            elif first <= end:
+                at, _, act, given = heapq.heappop(queue)
+                self.now = max(self.now, at)
+                act(*given)
+            else:
+                self.now = max(self.now, end)
+                return
+
+    # --- Faults -----------------------------------------------------------------------------------------------------
+
+    def strike(self, number: int) -> None:
+        """Draws faults of the replicas, about once a second."""
+        rng = self.rng_of(f"r{number}")
+        replica = self.replicas[rng.choice(list(self.replicas))]
+        before = self.counts.total()
+        if self.strikes("kills", 0.05, rng):
+            replica.kill_soon()
+        if self.strikes("stops", 0.03, rng) and not replica.is_tried:
+            replica.stop()
+        if self.strikes("pauses", 0.06, rng) and not replica.is_down:
+            replica.pause(rng.choice((0.5, 4.0, 11.0, 14.0, 25.0)))
+        if self.strikes("isolates", 0.05, rng):
+            replica.is_cut_off = True
+            self.later(rng.choice((1.0, 5.0, 14.0, 30.0)), self._join, replica)
+        if self.strikes("outages", 0.03, rng):
+            self._away_until = self.now + rng.choice((1.0, 5.0, 30.0))
+        if self.strikes("splits", 0.06, rng) and len(self.replicas) > 1:
+            self._split = frozenset(rng.sample(list(self.replicas), 2))
+            self._split_until = self.now + rng.choice((1.0, 5.0, 30.0))
+            for front, (hop, *_) in list(self.hops.items()):
+                if front.home is not None and {hop.tag, getattr(front.home, "tag", "")} == self._split:
+                    self.break_hop(front)
+        self.runs += self.counts.total() != before
+
+    def _join(self, replica: Replica) -> None:
+        replica.is_cut_off = False
+
+    # --- Requests that are passed on --------------------------------------------------------------------------------
+
+    def close_hop(self, front: Channel) -> None:
+        """Tells the replica that has passed a request on that it is over."""
+        self.unbegun.discard(front)
+        hop = self.hops.pop(front, None)
+        if hop is not None:
+            replica, number, run = hop
+            replica.later(0.01, replica._give_closed, number, Cause(End.DONE), run)
+
+    def break_hop(self, front: Channel) -> None:
+        """Breaks the connection between two replicas on which a response comes."""
+        if front in self.unbegun and not front.is_left and not (front.is_over or front.is_cut):
+            front.is_cut = front.is_left = True
+            self.later(0.5, front.peer.receive_end, front, Close(front.number, status=503))
+            self.later(0.5, self._lose, front)
+        else:
+            self.cut(front)
+            self.later(0.5, self._lose, front)
+
+    def _lose(self, front: Channel) -> None:
+        assert front.home is not None
+        front.home._report_end(front, Cause(End.BROKEN, "cut"))
+
+    def check_session(self, replica: Replica, channel: Channel, sends: tuple[Send, ...]) -> None:
+        """Checks that a session goes on in the process that has begun it, and nowhere else."""
+        opening, _ = self.requests.get(channel, (None, None))
+        named = getattr(opening, "session", None)
+        for send in sends:
+            if send.session is not None and self._owners.setdefault(send.session, replica.run_name) != replica.run_name:
+                raise Wrong(f"{replica.tag} gives out the session {send.session}, which another process has begun")
+            if named is not None and b'"result":' in send.message and self._owners.get(named) != replica.run_name:
+                raise Wrong(f"{replica.tag} goes on with the session {named}, which is not its own: {send.message!r}")
+
+    # --- Actions of peers -------------------------------------------------------------------------------------------
+
+    def open(self, peer: Peer, opening: Opening, body: bytes | None = None) -> Channel:
+        """Opens a channel of a client at a replica that the balancer chooses."""
+        return self._choose(peer.name, opening).open(peer, opening, body)
+
+    def _choose(self, name: str, opening: Opening) -> Replica:
+        self._balanced[name] = self._balanced.get(name, 0) + 1
+        rng = self.rng_of(f"balance {name} {self._balanced[name]}")
+        names = (getattr(opening, "session", None), getattr(opening, "token", None), getattr(opening, "draft", None))
+        owner = self.replicas.get(next((tag_of(one) for one in names if one), ""))
+        if self.is_routed and owner is not None and not owner.is_down:
+            return owner
+        up = [replica for replica in self.replicas.values() if not replica.is_down]
+        return rng.choice(up if up and rng.random() < 0.9 else list(self.replicas.values()))
+
+    def connect(self, channel: Channel, opening: Opening) -> None:
+        _home(channel).connect(channel, opening)
+
+    def say(self, channel: Channel, message: bytes) -> None:
+        _home(channel).say(channel, message)
+
+    def send_many(self, channel: Channel, messages: Any, event_id: str | None = None) -> None:
+        _home(channel).send_many(channel, messages, event_id)
+
+    def prime(self, channel: Channel, event_id: str) -> None:
+        _home(channel).prime(channel, event_id)
+
+    def end(self, channel: Channel, cause: Cause) -> None:
+        _home(channel).end(channel, cause)
+
+    def cut(self, channel: Channel) -> None:
+        _home(channel).cut(channel)
+
+    def halve(self, channel: Channel) -> None:
+        _home(channel).halve(channel)
+
+    def end_half(self, channel: Channel) -> None:
+        _home(channel).end_half(channel)
+
+
+def _home(channel: Channel) -> Network:
+    assert channel.home is not None
+    return channel.home
+
+
