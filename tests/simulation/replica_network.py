@@ -1,8 +1,7 @@
 """A network of several replicas: engines that share a storage, and pass requests on to each other.
 
 A balancer sends each request to any replica. Each replica has its own clock and its own generator, its own links to
-servers, and a lease: the record `replica/<tag>`, which it saves anew every few seconds, and which the others delete once
-they have seen it unchanged for `LEASE_S`. The faults of replicas:
+servers, and its lease, which is that of `core.replicas`. The faults of replicas:
 
 kills: the process dies, and starts again under the same tag once its lease is gone. stops: it is stopped in order.
 pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas cannot
@@ -12,11 +11,11 @@ reach each other. isolates: a replica cannot reach the storage. outages: nobody 
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -33,20 +32,25 @@ from isthmus.core.base.events import (
 )
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Plan
-from isthmus.core.base.replica import ReplicaName, tag_of
+from isthmus.core.base.replica import LEASE_PREFIX, ReplicaName, tag_of
 from isthmus.core.bulk import BulkEngine
+from isthmus.core.replicas.leases import Delete, Leases, LeaseState, Order, Scan
 from lasting_network import ZERO_UNIX, LastingNetwork
-from replica_storage import LEASE_PREFIX, ReplicaDisk, SharedStorage
+from replica_storage import ReplicaDisk, SharedStorage
 from simulated_network import Channel, Network, Peer, Wrong
 from simulated_wires import Item
 
 REPLICA_FAULTS: Final = ("kills", "stops", "pauses", "splits", "isolates", "outages", "skews")
 TAGS: Final = "abcdefgh"
-RENEW_S: Final = 3.0
-LEASE_S: Final = 10.0
-GAP_S: Final = 6.0
-"""The time between two reads of all leases after which they are watched anew."""
 KNOWN_S: Final = 1.0
+"""The time for which a replica that was found is not looked up again."""
+FIND_MAX_S: Final = 5.0
+"""The time that a request waits for its replica to be looked up."""
+RESTART_MAX_S: Final = 3.0
+LATE_MAX_S: Final = 20.0
+"""The time after which a change of a lease that failed has taken effect, or never does."""
+STARTING_S: Final = 1.0
+"""The time after which all replicas have their leases at first."""
 SKEW_MAX_S: Final = 4.0
 EVENTS_MAX: Final = 2_000_000
 PASSED: Final = (PostOpening, GetOpening, DeleteOpening, MessageOpening, DraftOpening)
@@ -113,10 +117,10 @@ class Replica(LastingNetwork):
         self.due_at: float | None = None
         self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._hurry = 0  # events that are handled before any deadline, after a pause
-        self._seen: dict[str, tuple[int, float]] = {}  # versions of leases, and since when they are seen unchanged
-        self._read_at = 0.0
         self._known: dict[str, tuple[str, float]] = {}  # runs by tag, and when they were looked up
-        self._awaited_lease: tuple[int, float] = (-1, 0.0)
+        self._waiting: list[Callable[[], None]] = []  # requests whose replica is looked up, until all leases are read
+        self.sought: set[Channel] = set()  # their channels
+        self._alarm_at = math.inf
         self._is_down = True
 
     # --- What belongs to the whole ----------------------------------------------------------------------------------
@@ -184,8 +188,8 @@ class Replica(LastingNetwork):
             return None
         if self.due_at is None:
             due = self.engine.next_timeout()
-            self.due_at = float("inf") if due is None else due.at
-        return on_grid(self.due_at - self.offset_s)
+            self.due_at = math.inf if due is None else due.at
+        return None if self.due_at == math.inf else on_grid(self.due_at - self.offset_s)
 
     def handle_timeout(self) -> None:
         assert self.due_at is not None
@@ -220,41 +224,26 @@ class Replica(LastingNetwork):
     def name(self) -> ReplicaName:
         return ReplicaName(self.tag, self.run_name)
 
-    @property
-    def lease_key(self) -> str:
-        return LEASE_PREFIX + self.tag
-
     def start_with(self, make: Make) -> None:
+        """Starts the first process. Its lease is there at once."""
         self._make_engine = make
-        self._take_lease()
         self.start()
 
     def start(self) -> None:
+        """Starts a process, which takes its lease first. It may have the address of the one before for sure."""
+        if not self._is_down:
+            return
+        self.run_name = f"{self._fate.getrandbits(128):032x}"
+        place = self.tag if self._fate.random() < 0.5 else ""
+        self.leases = Leases(self.name, f"http://{self.tag}:1", place, now=self.now)
+        self._alarm_at = math.inf
+        self._arm()
+
+    def _begin_serving(self) -> None:
         self._is_down = False
         self.due_at = None
         self.engine = self._make_engine(self)
-        self._seen.clear()
         self._known.clear()
-        self._read_at = self.whole.now
-        self.later(self._fate.uniform(0.0, RENEW_S), self._renew, self.run_name)
-
-    def _take_lease(self) -> None:
-        self.run_name = f"{self._fate.getrandbits(128):032x}"
-        self.whole.disk.records[self.lease_key] = json.dumps({"run": self.run_name}).encode()
-
-    def _try_start(self) -> None:
-        """Starts the next process once the lease of the one before is gone, or was seen unchanged for long enough."""
-        records, now = self.whole.disk.records, self.whole.now
-        version = records.version(self.lease_key)
-        if version != self._awaited_lease[0] or not self.can_reach_storage:
-            self._awaited_lease = version, now
-        is_old = now >= self._awaited_lease[1] + LEASE_S
-        if self.can_reach_storage and (not version or is_old):
-            self._awaited_lease = -1, 0.0
-            self._take_lease()
-            self.start()
-        else:
-            self.whole.later(1.0, self._try_start)
 
     def crash(self) -> None:
         """Ends the process. Clients of requests that it had not begun to answer for another replica get a 503."""
@@ -287,9 +276,12 @@ class Replica(LastingNetwork):
                 self.whole.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, close)
         for front in [front for front, hop in self.whole.hops.items() if hop[0] is self]:
             self.whole.break_hop(front)
-        if is_orderly and self.can_reach_storage:
-            self.whole.disk.records.pop(self.lease_key, None)
-        self.whole.later(self._fate.uniform(0.1, 3.0), self._try_start)
+        if is_orderly:
+            self._order_lease(self.leases.receive_stop())
+        self.run_name = ""
+        self._waiting.clear()
+        self.sought.clear()
+        self.whole.later(self._fate.uniform(0.1, RESTART_MAX_S), self.start)
 
     def kill_soon(self) -> None:
         """Lets the process die in the middle of its next effects, or at once while it is paused."""
@@ -304,44 +296,71 @@ class Replica(LastingNetwork):
     def can_reach_storage(self) -> bool:
         return not (self.is_cut_off or self.whole.is_storage_away)
 
-    def _renew(self, run: str) -> None:
-        if run != self.run_name or self._is_down:
-            return
-        self.later(RENEW_S, self._renew, run)
+    def _arm(self) -> None:
+        """Sees to it that the lease is looked at when something is due."""
+        due = self.leases.next_timeout()
+        if due is not None and due.at < self._alarm_at:
+            self._alarm_at = due.at
+            self.later(max(0.0, due.at - self.now), self._ring, self.run_name, due.at)
+
+    def _ring(self, run: str, at: float) -> None:
+        if run == self.run_name:
+            self._alarm_at = math.inf
+            self._order_lease(self.leases.handle_timeout(self.now))
+            self._arm()
+
+    def _order_lease(self, orders: list[Order]) -> None:
+        for order in orders:
+            self.whole.later(self.rng.uniform(0.001, 0.05), self._lease_there, order, self.run_name)
+
+    def _lease_there(self, order: Order, run: str) -> None:
+        """Carries out an order at the storage. Its answer comes some time later."""
+        back_s = self.rng.uniform(0.001, 0.05)
         if self.can_reach_storage:
-            self.whole.later(self.rng.uniform(0.001, 0.05), self._renew_there, run)
-        else:
-            self._read_at = 0.0
+            self.later(back_s, self._take_lease_answer, run, *self._change_lease(order))
+            return
+        fate = self.rng.random()
+        if not isinstance(order, Scan) and fate < 0.4:  # it failed, and takes effect now or later
+            self.whole.later(0.0 if fate < 0.2 else self.rng.uniform(0.0, LATE_MAX_S), self._change_lease, order)
+        self.later(self.rng.uniform(0.0, 4.0), self._take_lease_answer, run, "receive_failed", True, ())
 
-    def _renew_there(self, run: str) -> None:
+    def _change_lease(self, order: Order) -> tuple[str, bool, tuple[Any, ...]]:
+        """Returns the name of the input that has the answer, whether it takes the time, and its other arguments."""
         records = self.whole.disk.records
-        value = records.get(self.lease_key)
-        if value is not None and json.loads(value)["run"] == run:
-            records[self.lease_key] = value
-            self.later(self.rng.uniform(0.001, 0.05), self._look_at_leases, run)
-        else:
-            self.later(self.rng.uniform(0.001, 0.05), self._lose_lease, run)
+        if isinstance(order, Scan):
+            found = [(key, value, records.version(key)) for key, value in sorted(records.items())]
+            return "receive_scan", True, ([one for one in found if one[0].startswith(LEASE_PREFIX)],)
+        if records.version(order.key) != order.if_version:
+            return "receive_conflict", True, ()
+        if isinstance(order, Delete):
+            del records[order.key]
+            self.counts["lease deleted"] += 1
+            return "receive_deleted", False, ()
+        records[order.key] = order.value
+        return "receive_saved", True, (records.version(order.key),)
 
-    def _lose_lease(self, run: str) -> None:
-        if run == self.run_name and not self._is_down:
+    def _take_lease_answer(self, run: str, name: str, takes_now: bool, given: tuple[Any, ...]) -> None:
+        if run != self.run_name:
+            return
+        leases, before = self.leases, self.leases.peers()
+        self._order_lease(getattr(leases, name)(*given, *([self.now] if takes_now else [])))
+        if name == "receive_scan":
+            waiting, self._waiting = self._waiting, []
+            for look in waiting:
+                look()
+        for peer in before.difference(leases.peers()):
+            self.whole.break_hops(self, peer.tag, peer.run)
+        if leases.state is LeaseState.HELD and self._is_down:
+            self._begin_serving()
+        elif leases.state is LeaseState.LOST and not self._is_down:
             self.counts["lease lost"] += 1
             self.crash()
-
-    def _look_at_leases(self, run: str) -> None:
-        """Reads all leases, and deletes those that were seen unchanged for too long."""
-        if run != self.run_name or self._is_down:
-            return
-        records, now = self.whole.disk.records, self.whole.now
-        is_watching, self._read_at = now - self._read_at <= GAP_S, now
-        before, self._seen = self._seen, {}
-        for key in [key for key in records if key.startswith(LEASE_PREFIX) and key != self.lease_key]:
-            version, since = before.get(key, (0, now))
-            if version != records.version(key) or not is_watching:
-                since = now
-            self._seen[key] = records.version(key), since
-            if now - since >= LEASE_S:
-                del records[key]
-                self.counts["lease deleted"] += 1
+        elif leases.state is LeaseState.REFUSED:
+            self.counts["lease refused"] += 1
+            self.run_name = ""
+            self.whole.later(RESTART_MAX_S, self.start)
+        if self.run_name:
+            self._arm()
 
     # --- Requests that other replicas answer ------------------------------------------------------------------------
 
@@ -374,22 +393,40 @@ class Replica(LastingNetwork):
         if not self._is_ours(channel, number):
             return
         run, at = self._known.get(tag, ("", -KNOWN_S))
+        peer = self.leases.find(tag)
         if run and self.whole.now - at < KNOWN_S:
             self._connect(channel, number, tag, run)
-        elif self.can_reach_storage:
-            self.later(self.rng.uniform(0.001, 1.0), self._find, channel, number, tag)
+        elif peer is not None:
+            self._known[tag] = peer.run, self.whole.now
+            self._connect(channel, number, tag, peer.run)
         else:
-            self.later(self.rng.uniform(0.001, 1.0), self._refuse_passed, channel, number)
+            self._waiting.append(partial(self._find, channel, number, tag, self.now))
+            self.leases.receive_wish(self.now)
+            self._arm()
+            self.later(FIND_MAX_S, self._refuse_sought, channel, number)
+            self.sought.add(channel)
 
-    def _find(self, channel: Channel, number: ChannelId, tag: str) -> None:
-        if not self._is_ours(channel, number):
+    def _find(self, channel: Channel, number: ChannelId, tag: str, asked_at: float) -> None:
+        """Looks for a replica in the leases that were just read."""
+        if not self._is_ours(channel, number) or channel not in self.sought:
             return
-        value = self.whole.disk.records.get(LEASE_PREFIX + tag)
-        if value is None:
+        if self.leases.read_from < asked_at:
+            self._waiting.append(partial(self._find, channel, number, tag, asked_at))
+            self.leases.receive_wish(self.now)
+            return
+        self.sought.discard(channel)
+        peer = self.leases.find(tag)
+        if peer is None:
             self._hand_back(channel, number)
             return
-        self._known[tag] = json.loads(value)["run"], self.whole.now
-        self._connect(channel, number, tag, self._known[tag][0])
+        self._known[tag] = peer.run, self.whole.now
+        self._connect(channel, number, tag, peer.run)
+
+    def _refuse_sought(self, channel: Channel, number: ChannelId) -> None:
+        """Refuses a request whose replica could not be looked up."""
+        if channel in self.sought:
+            self.sought.discard(channel)
+            self._refuse_passed(channel, number)
 
     def _connect(self, channel: Channel, number: ChannelId, tag: str, run: str) -> None:
         other = self.whole.replicas[tag]
@@ -398,6 +435,8 @@ class Replica(LastingNetwork):
             self.later(self.rng.uniform(1.0, 10.0), self._refuse_passed, channel, number)
         elif other.is_down:
             self._known.pop(tag, None)
+            self.leases.receive_wish(self.now)
+            self._arm()
             self._hand_back(channel, number)
         elif other.run_name != run:  # it refuses the signature, which is for another run
             self._known.pop(tag, None)
@@ -508,6 +547,7 @@ class ReplicaNetwork(Network):
         self.replicas = {tag: Replica(self, tag) for tag in TAGS[:count]}
         for replica in self.replicas.values():
             replica.start_with(make)
+        self.run(STARTING_S)
 
     # --- What clients and promises ask ------------------------------------------------------------------------------
 
@@ -615,6 +655,13 @@ class ReplicaNetwork(Network):
         if hop is not None:
             replica, number, run = hop
             replica.later(0.01, replica._give_closed, number, Cause(End.DONE), run)
+
+    def break_hops(self, replica: Replica, tag: str, run: str) -> None:
+        """Breaks the connections of a replica to another one, which has no lease any more."""
+        for front, (hop, *_) in list(self.hops.items()):
+            other = front.home
+            if hop is replica and isinstance(other, Replica) and (other.tag, other.run_name) == (tag, run):
+                self.break_hop(front)
 
     def break_hop(self, front: Channel) -> None:
         """Breaks the connection between two replicas on which a response comes."""

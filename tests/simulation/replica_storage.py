@@ -40,7 +40,6 @@ CHANGES: Final = (Save, Forget, Discard)
 """Orders that may take effect though they failed."""
 LATE_EFFECT_MAX_S: Final = 20.0
 """The time after which a change has taken effect, or never does."""
-LEASE_PREFIX: Final = "replica/"
 _URI: Final = re.compile(r"(artifact|upload)://sessions/([^/]+)/([^/]+)")
 
 
