@@ -46,7 +46,10 @@ class Filing(Client):
         thens: callbacks for answers, in addition to the usual handling.
         used: the promised files that it was able to use.
         is_auto: True if its server's tools have no adapters.
+        cancels_tasks: it may cancel any task of its principal.
     """
+
+    cancels_tasks = False
 
     network: LastingNetwork
     promises: Promises
@@ -271,6 +274,8 @@ class Filing(Client):
     def look(self, handle: Handle) -> int:
         """Asks for a task's status, or fetches its result."""
         promises = self.promises
+        if self.cancels_tasks and self.rng.random() < 0.2:
+            return self.cancel_task(handle)
         must, is_fetch = promises.must_see(handle, self), not self.is_modern and self.rng.random() < 0.3
         whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
 
@@ -290,6 +295,21 @@ class Filing(Client):
         if is_fetch:
             return self.ask("tasks/result", {"taskId": handle.id}, seen)
         return self.ask("tasks/get", {"taskId": handle.id}, seen)
+
+    def cancel_task(self, handle: Handle) -> int:
+        whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
+
+        def seen(frame: dict[str, Any]) -> None:
+            if "result" in frame and whose != (self.server, self.principal, self.is_modern):
+                raise Wrong(f"{self.principal!r} has cancelled {handle}")
+            status = frame.get("result", {}).get("status")
+            if status is not None:
+                self.network.counts["task cancelled"] += 1
+                self.promises.receive_status(handle, status, was_over=was_over)
+                if status != "cancelled":
+                    raise Wrong(f"{handle} was cancelled, and is {status}")
+
+        return self.ask("tasks/cancel", {"taskId": handle.id}, seen)
 
 
 class Request:

@@ -257,7 +257,7 @@ class Replica(LastingNetwork):
         self.runs += 1
         self.whole.runs += 1
         self.paused_until = 0.0
-        self._held.clear()
+        self._wake()  # what peers learn by what was held back, they learn all the same
         self._hurry = 0
         self.disk.crash()
         self._appending.clear()
@@ -361,6 +361,11 @@ class Replica(LastingNetwork):
             self.whole.later(RESTART_MAX_S, self.start)
         if self.run_name:
             self._arm()
+
+    def take_notice(self, key: str, value: bytes | None, run: str) -> None:
+        """Tells the engine of a record that another replica has written or removed."""
+        if run == self.run_name and not self._is_down:
+            self._take_effects("receive_records", self.engine.receive_records([(key, value)], self.now), None, key.encode())
 
     # --- Requests that other replicas answer ------------------------------------------------------------------------
 
@@ -655,6 +660,20 @@ class ReplicaNetwork(Network):
         if hop is not None:
             replica, number, run = hop
             replica.later(0.01, replica._give_closed, number, Cause(End.DONE), run)
+
+    # --- Notices of records -----------------------------------------------------------------------------------------
+
+    def tell(self, key: str, writer: Replica) -> None:
+        """Tells the other replicas that a record was written or removed. Some of them do not hear of it, and some read
+        it when it has changed again."""
+        for replica in self.replicas.values():
+            if replica is not writer and self.rng.random() < 0.9:
+                self.later(self.delay(), self._read_noticed, replica, key)
+
+    def _read_noticed(self, replica: Replica, key: str) -> None:
+        if replica.can_reach_storage and not replica.is_down:
+            value = None if self.disk.is_expired(key) else self.disk.records.get(key)
+            replica.later(self.delay(), replica.take_notice, key, value, replica.run_name)
 
     def break_hops(self, replica: Replica, tag: str, run: str) -> None:
         """Breaks the connections of a replica to another one, which has no lease any more."""

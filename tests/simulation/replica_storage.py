@@ -25,6 +25,7 @@ from isthmus.core.base.storage import (
     Load,
     Materialize,
     Save,
+    Saved,
     StorageAnswer,
     StorageFailed,
     Sweep,
@@ -160,13 +161,17 @@ class ReplicaDisk(StormyDisk):
             if self._is_expired(order.key):
                 del self.records[order.key]
             answer = self.records.answer(order)
-            if isinstance(order, Save) and order.key in self.records and self.records[order.key] == order.value:
+            if isinstance(answer, Saved):
+                assert isinstance(order, Save)
                 self.expiries[order.key] = order.expires_at_unix
+                self.network.whole.tell(order.key, self.network)
             return answer
         if isinstance(order, ForgetAll):
             for key in [key for key in self.records if key.startswith(order.prefix)]:
                 del self.records[key]
             return None
+        if isinstance(order, Forget):
+            self.network.whole.tell(order.key, self.network)
         if isinstance(order, Sweep):
             self._remove_folders({order.workspace})
             return None

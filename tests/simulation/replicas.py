@@ -12,7 +12,7 @@ from typing import Final
 
 import masks
 import msgspec
-from filing_clients import FILING_KINDS, UNKNOWN
+from filing_clients import FILING_KINDS, UNKNOWN, Filing
 from isthmus.core.base.plan import Affinity, Eviction, Plan
 from isthmus.core.bulk import BulkEngine
 from lasting import FAIR_S, KEPT, TIGHT, LastingWorld
@@ -21,7 +21,7 @@ from replica_promises import ReplicaPromises
 from simulated_clients import Client
 from simulated_network import FAULTS, Wrong
 from simulated_servers import Server
-from simulation import CALM_S, EMPTY_S, NARROW, OWN, ROOMY, STORM_S, TRIES, LenientEngine
+from simulation import CALM_S, EMPTY_S, NARROW, NEWCOMER, OWN, ROOMY, STORM_S, TRIES, LenientEngine
 from stateless_driving import tables
 
 WEATHER: Final = ("slow", "broken", "full")
@@ -85,6 +85,11 @@ class ReplicasWorld(LastingWorld):
         self.promises = ReplicaPromises(self.network, is_roomy=not is_tight)  # type: ignore[arg-type]
         self.network.begin(count, make)
 
+    def _enter(self, number: int, kind: type[Filing], server: str, principal: str) -> Filing:
+        client = super()._enter(number, kind, server, principal)
+        client.cancels_tasks = number < NEWCOMER
+        return client
+
     @property
     def replicas(self) -> list[Replica]:
         return list(self.network.replicas.values())
@@ -137,6 +142,10 @@ class ReplicasWorld(LastingWorld):
                 for handle in known if client.is_ready and client.knows_tasks else []:
                     if handle.status not in OVER:
                         client.look(handle)
+            left = [one for one in known if one.status not in OVER and promises.must_see(one, client)]
+            if left and client.knows_tasks:
+                raise Wrong(f"tasks that do not come to an end: {left}")
+            network.counts["tasks followed"] += len(known)
 
     def _check_answered(self) -> None:
         for client in self.clients:
