@@ -42,6 +42,8 @@ from simulated_wires import Item
 
 REPLICA_FAULTS: Final = ("kills", "stops", "pauses", "splits", "isolates", "outages", "skews")
 TAGS: Final = "abcdefgh"
+TRIED_S: Final = 20.0
+"""The time after a trouble in which requests may still be refused for it."""
 KNOWN_S: Final = 1.0
 """The time for which a replica that was found is not looked up again."""
 FIND_MAX_S: Final = 5.0
@@ -203,6 +205,7 @@ class Replica(LastingNetwork):
         """Lets the process stand still. What comes meanwhile is handled afterwards, some of it before any deadline."""
         self.paused_until = self.whole.now + seconds
         self.whole.later(seconds, self._wake)
+        self.whole.troubled_until = max(self.whole.troubled_until, self.paused_until)
 
     def _wake(self) -> None:
         if self.is_paused:
@@ -256,6 +259,7 @@ class Replica(LastingNetwork):
         self._is_down = True
         self.runs += 1
         self.whole.runs += 1
+        self.whole.troubled_until = max(self.whole.troubled_until, self.whole.now)
         self.paused_until = 0.0
         self._wake()  # what peers learn by what was held back, they learn all the same
         self._hurry = 0
@@ -542,7 +546,7 @@ class ReplicaNetwork(Network):
         self.hops: dict[Channel, tuple[Replica, ChannelId, str]] = {}
         self.unbegun: set[Channel] = set()
         self.runs = 0
-        self._away_until = self._split_until = 0.0
+        self.troubled_until = self._away_until = self._split_until = -TRIED_S
         self._split: frozenset[str] = frozenset()
         self._owners: dict[str, str] = {}  # runs, by the sessions that they have begun
         self._balanced: dict[str, int] = {}
@@ -566,10 +570,9 @@ class ReplicaNetwork(Network):
 
     @property
     def is_tried(self) -> bool:
-        """True if a replica may refuse anything, or cannot be reached."""
+        """True if a replica may refuse anything, or cannot be reached, or could not a while ago."""
         return (
-            self.is_storage_away
-            or self._split_until > self.now
+            self.now < max(self._away_until, self._split_until, self.troubled_until) + TRIED_S
             or any(one.is_tried or one.is_paused or one.is_cut_off for one in self.replicas.values())
         )
 
@@ -650,6 +653,7 @@ class ReplicaNetwork(Network):
 
     def _join(self, replica: Replica) -> None:
         replica.is_cut_off = False
+        self.troubled_until = max(self.troubled_until, self.now)
 
     # --- Requests that are passed on --------------------------------------------------------------------------------
 

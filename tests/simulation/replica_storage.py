@@ -58,6 +58,17 @@ class SharedStorage(StormyDisk):
         super().__init__(network)  # type: ignore[arg-type]
         self.records = VersionedRecords()
 
+    @property
+    def troubles(self) -> int:
+        return self._troubles
+
+    @troubles.setter
+    def troubles(self, count: int) -> None:
+        """Notes a trouble. What waits for the order that met it may be refused later."""
+        self._troubles = count
+        if count:
+            self.network.troubled_until = max(self.network.troubled_until, self.network.now)
+
     def remove_expired(self) -> None:
         """Removes expired records, and blobs without a record, as a storage does in its own time."""
         for key in [key for key in self.records if self._is_expired(key)]:
@@ -101,8 +112,8 @@ class ReplicaDisk(StormyDisk):
 
     @troubles.setter
     def troubles(self, count: int) -> None:
-        if hasattr(self, "storage"):
-            self.storage.troubles = max(count, self.storage.troubles)
+        if count:
+            self.storage.troubles = count
 
     def is_now(self, kind: str) -> bool:
         if kind == "broken" and self.network.is_cut_off:
