@@ -46,10 +46,10 @@ class Filing(Client):
         thens: callbacks for answers, in addition to the usual handling.
         used: the promised files that it was able to use.
         is_auto: True if its server's tools have no adapters.
-        cancels_tasks: it may cancel any task of its principal.
+        likes_tasks: it uses tasks more than others do, and cancels some.
     """
 
-    cancels_tasks = False
+    likes_tasks = False
 
     network: LastingNetwork
     promises: Promises
@@ -75,6 +75,8 @@ class Filing(Client):
         files = [promise for promise in self.promises.files if promise.server == self.server]
         tasks = [handle for handle in self.promises.tasks if handle.server == self.server]
         roll = self.rng.random()
+        if self.likes_tasks and self.knows_tasks and self.rng.random() < 0.4:
+            return self.look(self.rng.choice(tasks)) if tasks and roll < 0.7 else self.begin_task()
         if roll < 0.2:
             return self.echo()
         if roll < 0.4:
@@ -274,7 +276,7 @@ class Filing(Client):
     def look(self, handle: Handle) -> int:
         """Asks for a task's status, or fetches its result."""
         promises = self.promises
-        if self.cancels_tasks and self.rng.random() < 0.2:
+        if self.likes_tasks and self.rng.random() < 0.2:
             return self.cancel_task(handle)
         must, is_fetch = promises.must_see(handle, self), not self.is_modern and self.rng.random() < 0.3
         whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)

@@ -91,7 +91,7 @@ class ReplicasWorld(LastingWorld):
 
     def _enter(self, number: int, kind: type[Filing], server: str, principal: str) -> Filing:
         client = super()._enter(number, kind, server, principal)
-        client.cancels_tasks = number < NEWCOMER
+        client.likes_tasks = number < NEWCOMER
         return client
 
     @property
