@@ -46,7 +46,10 @@ class Filing(Client):
         thens: callbacks for answers, in addition to the usual handling.
         used: the promised files that it was able to use.
         is_auto: True if its server's tools have no adapters.
+        likes_tasks: it uses tasks more than others do, and cancels some.
     """
+
+    likes_tasks = False
 
     network: LastingNetwork
     promises: Promises
@@ -72,6 +75,8 @@ class Filing(Client):
         files = [promise for promise in self.promises.files if promise.server == self.server]
         tasks = [handle for handle in self.promises.tasks if handle.server == self.server]
         roll = self.rng.random()
+        if self.likes_tasks and self.knows_tasks and self.rng.random() < 0.4:
+            return self.look(self.rng.choice(tasks)) if tasks and roll < 0.7 else self.begin_task()
         if roll < 0.2:
             return self.echo()
         if roll < 0.4:
@@ -271,6 +276,8 @@ class Filing(Client):
     def look(self, handle: Handle) -> int:
         """Asks for a task's status, or fetches its result."""
         promises = self.promises
+        if self.likes_tasks and self.rng.random() < 0.2:
+            return self.cancel_task(handle)
         must, is_fetch = promises.must_see(handle, self), not self.is_modern and self.rng.random() < 0.3
         whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
 
@@ -290,6 +297,21 @@ class Filing(Client):
         if is_fetch:
             return self.ask("tasks/result", {"taskId": handle.id}, seen)
         return self.ask("tasks/get", {"taskId": handle.id}, seen)
+
+    def cancel_task(self, handle: Handle) -> int:
+        whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
+
+        def seen(frame: dict[str, Any]) -> None:
+            if "result" in frame and whose != (self.server, self.principal, self.is_modern):
+                raise Wrong(f"{self.principal!r} has cancelled {handle}")
+            status = frame.get("result", {}).get("status")
+            if status is not None:
+                self.network.counts["task cancelled"] += 1
+                self.promises.receive_status(handle, status, was_over=was_over)
+                if status != "cancelled":
+                    raise Wrong(f"{handle} was cancelled, and is {status}")
+
+        return self.ask("tasks/cancel", {"taskId": handle.id}, seen)
 
 
 class Request:
@@ -361,6 +383,7 @@ class Upload(Request):
         if len(handles) != len(self.files):
             raise Wrong(f"{len(self.files)} files were sent, and {handles} are there")
         self.network.counts["of files: uploaded"] += len(handles)
+        self.client.promises.use_link(self.query, self)
         for uri, (_, data) in zip(handles, self.files, strict=True):
             self.client.promise(uri, data, since_unix=self.since_unix, sid=self.sid)
 
@@ -378,6 +401,7 @@ class Tus(Request):
         super().__init__(client)
         self.data = client.promises.fresh(client)
         self.query, self.upload_id = query, ""
+        self.link = query
         self.kept = self.steps = 0
         self.verb = Verb.CREATE
         self.is_over = False
@@ -427,6 +451,7 @@ class Tus(Request):
         if "Upload-Handle" in headers:
             self.is_over = True
             self.network.counts["of files: uploaded in pieces"] += 1
+            self.client.promises.use_link(self.link, self)
             self.client.promise(headers["Upload-Handle"], self.data, since_unix=self.since_unix, sid=self.sid)
             return
         offset = int(headers["Upload-Offset"])

@@ -58,11 +58,11 @@ class FilingServer(Server):
 
     def __init__(self, network: LastingNetwork, plan: ServerPlan, *, is_modern: bool) -> None:
         super().__init__(network, plan, is_modern=is_modern)
-        self.workspaces: dict[int, str] = {}
+        self.workspaces: dict[Channel, str] = {}
 
     def dialled(self, channel: Channel, dial: Dial) -> None:
         if isinstance(dial.target, Spawn):
-            self.workspaces[channel.number] = dial.target.workspace
+            self.workspaces[channel] = dial.target.workspace
         super().dialled(channel, dial)
 
     def _answer(self, channel: Channel, session: Session, id: Any, method: str, params: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class FilingServer(Server):
         elif params["name"] == "read":
             result = _text(given["file"])
         elif params["name"] == "make":
-            path = given.get("out") or f"{ROOT}/{self.workspaces.get(channel.number, 'nowhere')}/ws/{id}.txt"
+            path = given.get("out") or f"{ROOT}/{self.workspaces.get(channel, 'nowhere')}/ws/{id}.txt"
             disk.write(path, given["say"].encode())
             result = _text(f"see {path}")
         else:

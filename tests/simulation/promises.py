@@ -83,6 +83,7 @@ class Promises:
         self.tasks: list[Handle] = []
         self.made: dict[bytes, tuple[str, str]] = {}
         self._by_sha256: dict[str, bytes] = {}
+        self._uses: dict[str, Any] = {}
         self._count = 0
 
     def by_sha256(self, sha256: str) -> bytes:
@@ -102,6 +103,11 @@ class Promises:
         return data
 
     # --- Files ------------------------------------------------------------------------------------------------------
+
+    def use_link(self, query: dict[str, str], request: Any) -> None:
+        """Notes an upload that has succeeded. A link is good for one."""
+        if self._uses.setdefault(str(sorted(query.items())), request) is not request:
+            raise Wrong(f"two uploads have used one link: {query}")
 
     def may_have(self, promise: Promise, client: Filing) -> bool:
         return (promise.server, promise.principal) == (client.server, client.principal)
@@ -189,8 +195,9 @@ class Promises:
         if handle.outcome is not None and outcome != handle.outcome:
             raise Wrong(f"{handle} has come to {outcome}")
         handle.outcome = outcome
-        texts = [block.get("text") for block in outcome.get("content", ())][:1]  # links to files may follow
-        if "content" in outcome and not outcome.get("isError") and texts != [handle.says]:
+        texts = [str(block.get("text")) for block in outcome.get("content", ())][:1]  # links to files may follow
+        said = [text.partition("\nFile: artifact://")[0] for text in texts]  # the call may have found another file
+        if "content" in outcome and not outcome.get("isError") and said != [handle.says]:
             raise Wrong(f"{handle} has come to {outcome}")
 
 

@@ -82,7 +82,10 @@ class Channel:
         linger_s: the time that its process takes to end once the engine has closed it.
         drops_line_end: the next line that the peer writes is its last, and has no end.
         rng: the generator for its delays and faults.
+        home: the network of the engine that it leads to; None if it was never open.
     """
+
+    home: Network | None = None
 
     def __init__(self, number: ChannelId, peer: Peer, rng: random.Random | None = None) -> None:
         self.number = number
@@ -210,6 +213,7 @@ class Network:
     def _new_channel(self, number: ChannelId, peer: Peer, name: str) -> Channel:
         self._opened[name] += 1
         channel = self.channels[number] = Channel(number, peer, self.rng_of(f"{name} {self._opened[name]}"))
+        channel.home = self
         return channel
 
     def _queue_up(self, channel: Channel) -> None:

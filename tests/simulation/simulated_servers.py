@@ -235,7 +235,7 @@ class Server:
         doomed = list(self.posts) if self.plan.kind is Kind.HTTP else []
         if self.processes:
             channel = self.rng.choice(list(self.processes))
-            doomed = [channel] if network.channels.get(channel.number) is channel else []
+            doomed = [] if channel.is_over else [channel]
         for channel in doomed:
             self.receive_end(channel, None)
             network.end(channel, Cause(End.BROKEN, "died"))

@@ -2,7 +2,7 @@
 
 `17` is a world around the engine alone, `lasting-17` one with a disk, files and restarts, `wired-17` a lasting one
 whose messages are bytes on wires, `driven-17` a wired one whose inputs have the shapes that drivers use. `mild-17` and
-`mild-wired-17` have no fault and all manners.
+`mild-wired-17` have no fault and all manners. `replicas-17` has one to eight engines around one storage.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import simulation
 from driven import DrivenWorld
 from lasting import LastingWorld
 from mild import MildWiredWorld, MildWorld
+from replicas import ReplicasWorld
 from simulation import Report, World
 from wired import WiredWorld
 
@@ -24,8 +25,9 @@ KINDS: Final[dict[str, type[World]]] = {
     "driven": DrivenWorld,
     "mild": MildWorld,
     "mild-wired": MildWiredWorld,
+    "replicas": ReplicasWorld,
 }
-TURNS: Final = ("", "", "lasting-", "wired-", "driven-", "mild-", "mild-wired-")
+TURNS: Final = ("", "", "lasting-", "wired-", "driven-", "mild-", "mild-wired-", "replicas-", "replicas-")
 
 
 def name_of(number: int) -> str:
