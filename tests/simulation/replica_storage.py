@@ -45,7 +45,7 @@ _URI: Final = re.compile(r"(artifact|upload)://sessions/([^/]+)/([^/]+)")
 
 
 class SharedStorage(StormyDisk):
-    """What all replicas share: records, blobs and the weather. It also holds the folders of all servers.
+    """The storage of all replicas: records, blobs and the weather. It also holds the folders of all servers.
 
     Attributes:
         removed: the keys of records that a replica has removed by order, in their order.
