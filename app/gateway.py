@@ -298,10 +298,10 @@ async def running(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             tasks.start_soon(keep_purged, stores.records)
-            if stores.shared_blobs is not None:
+            if stores.shared_blobs is not None and membership is not None:
                 from .stores.sweeper import Sweeper  # late: only shared stores are swept
 
-                tasks.start_soon(Sweeper(stores.records, stores.shared_blobs).run)
+                tasks.start_soon(Sweeper(stores.records, stores.shared_blobs, membership.is_first).run)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
             revocations = RevocationPages(

@@ -438,9 +438,6 @@ LIMIT_TESTS: Final = {
     "core/wire/http/hop.py::HOP_MAX_BYTES": (
         "transports/http_server/test_replicas.py::test_a_caller_with_too_many_groups_is_not_passed_on"
     ),
-    "transports/reverse_proxy/replicas.py::REPLICAS_MAX": (
-        "transports/http_server/test_replicas.py::test_so_many_replicas_are_remembered"
-    ),
     "core/wire/http/reverse_proxy_exchange.py::INTERIM_MAX": (
         "transports/reverse_proxy/test_forwarder.py::test_what_servers_say_before_their_response_ends_here"
     ),

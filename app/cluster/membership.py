@@ -66,6 +66,10 @@ class Membership:
         """The number of replicas, this one included."""
         return self._leases.replica_count
 
+    def is_first(self) -> bool:
+        """True if no other replica has a tag before that of this one."""
+        return all(self.name.tag < peer.tag for peer in self._leases.peers())
+
     @property
     def is_lost(self) -> bool:
         """True if the lease is lost, so that nothing of what the replicas share may be changed any more."""
@@ -118,6 +122,10 @@ class Membership:
         """Gives the lease back, if it is held. `run` has ended."""
         with anyio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
             await self._carry_out(self._leases.receive_stop())
+
+    def known(self, tag: str) -> Peer | None:
+        """Returns the other replica with this tag, as last seen; None if it has to be looked up."""
+        return self._leases.find(tag)
 
     async def find(self, tag: str) -> Peer | None:
         """Returns the other replica with this tag; None if it is gone for good.

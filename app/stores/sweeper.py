@@ -2,24 +2,27 @@
 
 A file is stored before its record, so a new file without a record may be one that is just being taken in. Only age
 tells the two apart. All ages are differences of times that the store says.
+
+One replica sweeps: the first of those that have a lease. For a moment two may take themselves for the first. Then both
+sweep, which does no harm.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
-from anyio import create_task_group, current_time, sleep
+from anyio import current_time, sleep
 
 from ...core.base.ids import is_minted
 from ...storage.interface import Records, StorageError
 from ...storage.s3 import S3Blobs
-from .lease import LOOK_S, Lease
 
-LEASE_KEY: Final = "lease/sweeper"
+LOOK_S: Final = 60.0
+"""Seconds between two looks whether a sweep is due, and for this process to make."""
 SWEEP_EVERY_S: Final = 3600.0
 """Seconds between two sweeps. A sweep lists all files and all records, which takes a second for some ten thousand."""
 ORPHAN_AGE_S: Final = 86_400.0
@@ -34,36 +37,31 @@ _log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """The sweeps of one process, which makes them while it holds the lease `LEASE_KEY`.
+    """The sweeps of one process.
 
     Args:
+        is_first: returns True while this replica is the one that sweeps.
         orphan_age_s: see `ORPHAN_AGE_S`.
     """
 
-    def __init__(self, records: Records, blobs: S3Blobs, *, orphan_age_s: float = ORPHAN_AGE_S) -> None:
+    def __init__(
+        self, records: Records, blobs: S3Blobs, is_first: Callable[[], bool], *, orphan_age_s: float = ORPHAN_AGE_S
+    ) -> None:
         self._records = records
         self._blobs = blobs
         self._orphan_age_s = orphan_age_s
-        self._lease = Lease(records, LEASE_KEY)
-        self._is_held = False
+        self._is_first = is_first
 
     async def run(self) -> None:
         """Sweeps every `SWEEP_EVERY_S`, until it is cancelled. A failure is logged, and the next sweep tries again."""
-        async with create_task_group() as tasks:
-            tasks.start_soon(self._hold)  # beside the sweeps, which may take longer than the lease lasts
-            next_at = current_time()
-            while True:
-                if self._is_held and current_time() >= next_at:
-                    next_at = current_time() + SWEEP_EVERY_S
-                    try:
-                        await self.sweep()
-                    except StorageError as error:
-                        _log.warning("files that nobody needs could not be removed: %s", error)
-                await sleep(LOOK_S)
-
-    async def _hold(self) -> None:
+        next_at = current_time()
         while True:
-            self._is_held = await self._lease.look()
+            if self._is_first() and current_time() >= next_at:
+                next_at = current_time() + SWEEP_EVERY_S
+                try:
+                    await self.sweep()
+                except StorageError as error:
+                    _log.warning("files that nobody needs could not be removed: %s", error)
             await sleep(LOOK_S)
 
     async def sweep(self) -> int:

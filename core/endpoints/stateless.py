@@ -10,7 +10,7 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -40,6 +40,7 @@ from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.listen_filter import parse_filter
 from ..state.ports import RouterOf
 from ..state.session import Affinities, Session
 from ..subscriptions.subscriptions import Subscriptions
@@ -154,9 +155,10 @@ class Stateless:
         id_key = envelope.id_key(frame.id_raw)
         if pipe_requests is not None and pipe_requests.find(id_key) is not None:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
-        if frame.method.startswith("tasks/") and isinstance(opening, PostOpening):
-            if self._context.forward(key.channel, task_id(frame.params) or "", is_returned=opening.is_returned):
-                return None
+        if self._context.plan.replica is not None and isinstance(opening, PostOpening):
+            for id in self._named_tasks(frame):
+                if self._context.forward(key.channel, id, is_returned=opening.is_returned):
+                    return None
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
         is_retry = claims is not None and claims.kind is ClaimsKind.PARK
@@ -201,6 +203,18 @@ class Stateless:
             assert id_key is not None
             pipe_requests.add(id_key, session, exchange)
         return session, exchange
+
+    def _named_tasks(self, frame: Frame) -> Iterable[str]:
+        """Returns the tasks that a request is about. The replica of one of them is to answer it.
+
+        Raises:
+            RemoteProtocolError: what it listens to cannot be read.
+        """
+        if frame.method == "subscriptions/listen":
+            limit = self._context.limits.subscriptions_per_session_max
+            return sorted(parse_filter(frame.params, names_max=limit).tasks)
+        assert frame.method is not None
+        return [task_id(frame.params) or ""] if frame.method.startswith("tasks/") else ()
 
     def _read_state(self, opening: Opening, frame: Frame) -> Claims | None:
         """Returns the content of a `requestState` of ours; None if there is none, or if it is the server's own.

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from .task import TaskState
 
 FileKind = Literal["upload", "artifact"]
+T = TypeVar("T")
+
+
+def read(value: bytes | None, kind: type[T]) -> T | None:
+    """Returns the record in a stored value; None if there is none, or it is of another release."""
+    if value is None:
+        return None
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class StoredArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):

@@ -19,11 +19,11 @@ from typing import Final
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR
-from ..base.replica import LEASE_PREFIX, is_minted_or_tagged, tag_of
+from ..base.replica import LEASE_PREFIX, ReplicaName, is_minted_or_tagged, tag_of
 from ..base.storage import Conflicted, Load, Loaded, Save, Saved, StorageAnswer
 from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.records import CANCEL_PREFIX, TASK_PREFIX, StoredTask
+from ..state.records import CANCEL_PREFIX, TASK_PREFIX, StoredTask, read
 from ..state.session import Session
 from ..state.storage_orders import StorageOrders, reason_of
 from ..state.task import Task, TaskState
@@ -46,8 +46,8 @@ Then = Callable[[str], None]
 """Called at the end with the problem of the storage; "" if there is none."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """The part of a replica's lease that names its process."""
+class _Lease(msgspec.Struct, frozen=True):
+    """The part of a replica's lease that names its process. Other parts may be of another release."""
 
     run: str
 
@@ -175,7 +175,9 @@ class ForeignTasks:
         def loaded(answer: StorageAnswer) -> None:
             if not isinstance(answer, Loaded):
                 then(reason_of(answer))
-            elif f"{tag}.{_run_in(answer.value)}" == record.replica:
+                return
+            lease = read(answer.value, _Lease)
+            if lease is not None and ReplicaName(tag, lease.run).owner == record.replica:
                 self._mirror(record)
                 then("")
             else:
@@ -227,21 +229,6 @@ class ForeignTasks:
 
 
 def _record_in(id: str, value: bytes | None) -> StoredTask | None:
-    """Returns the record in a stored value; None if there is none, or it is of another release."""
-    if value is None:
-        return None
-    try:
-        record = msgspec.json.decode(value, type=StoredTask)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return record if record.id == id else None
-
-
-def _run_in(value: bytes | None) -> str:
-    """Returns the run that a lease names; "" if there is no lease."""
-    if value is None:
-        return ""
-    try:
-        return msgspec.json.decode(value, type=Lease).run
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+    """Returns the record of a task; None if there is none, or it is of another release."""
+    record = read(value, StoredTask)
+    return record if record is not None and record.id == id else None

@@ -28,7 +28,7 @@ from ..base.storage import (
 )
 from ..base.timestamps import format_time
 from ..state.context import Context
-from ..state.records import StoredTask
+from ..state.records import StoredTask, read
 from ..state.storage_orders import StorageOrders, reason_of
 from ..state.task import Outcome, Task, TaskState
 
@@ -104,7 +104,8 @@ class TaskStore:
         whose answer has not come; then this one is repeated."""
 
         def loaded(answer: StorageAnswer) -> None:
-            if isinstance(answer, Loaded) and _replica_in(answer.value) == record.replica:
+            found = read(answer.value, StoredTask) if isinstance(answer, Loaded) else None
+            if isinstance(answer, Loaded) and found is not None and found.replica == record.replica:
                 self._versions[record.key] = answer.version
             self._save(record, then, is_second=True)
 
@@ -185,14 +186,6 @@ class TaskStore:
                 then(None, reason_of(answer))
 
         self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=blob, size_max_bytes=size_bytes), fetched)
-
-
-def _replica_in(value: bytes | None) -> str | None:
-    """Returns the replica that a stored task names; None if there is no such record."""
-    try:
-        return None if value is None else msgspec.json.decode(value, type=StoredTask).replica
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def record_of(

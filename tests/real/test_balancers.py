@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -118,6 +119,10 @@ def words_of(name: str, folder: Path, port: int, addresses: dict[str, str]) -> l
     for tag, there in ADDRESSES.items():
         assert there in text
         text = text.replace(there, addresses[tag])
+    for tag in addresses.keys() - ADDRESSES.keys():  # further ones, each with the lines of b
+        in_order = r"(?m)^ +(?:use-)?server b .*\n|^ +server " + addresses["b"] + r";\n(?=\})"
+        text, count = re.subn(in_order, partial(_with_line_of, tag, addresses), text, count=2)
+        assert count
     path = folder / file
     if name.startswith("haproxy"):
         text, count = re.subn(r"bind :443 ssl crt \S+", f"bind 127.0.0.1:{port}", text)
@@ -131,6 +136,12 @@ def words_of(name: str, folder: Path, port: int, addresses: dict[str, str]) -> l
     assert count == 1
     subprocess.run([*words, check], check=True, capture_output=True, timeout=30)
     return words
+
+
+def _with_line_of(tag: str, addresses: dict[str, str], line: re.Match[str]) -> str:
+    return line[0] + line[0].replace("server b ", f"server {tag} ").replace(" b.", f" {tag}.").replace(
+        "/tus/b", f"/tus/{tag}"
+    ).replace(addresses["b"], addresses[tag])
 
 
 Balance = Callable[[str], contextlib.AbstractContextManager[Balanced]]

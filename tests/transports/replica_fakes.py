@@ -18,6 +18,7 @@ from isthmus.core.base.events import Opening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.replica import ReplicaName
+from isthmus.core.replicas.leases import Peer
 from isthmus.core.wire.http.hop import HopReceiver, HopSigner
 from isthmus.core.wire.http.routes import Surface
 from isthmus.transports.base.driver import Drive
@@ -32,28 +33,27 @@ INTERNAL = Surface(
 )
 
 
-@dataclass
-class FakePeer:
-    tag: str = "b"
-    run: str = RUNS["b"]
-    address: str = "http://b.invalid:8933"
+B = Peer("b", RUNS["b"], "http://b.invalid:8933")
 
 
 class FakeMembership:
-    """The replicas that there are.
+    """The replicas that there are. One is known once it was looked up.
 
     Attributes:
         looked_up: the tags that were looked up.
         may_answer: the event that a look-up waits for; None: it answers at once.
     """
 
-    def __init__(self, *peers: FakePeer) -> None:
+    def __init__(self, *peers: Peer) -> None:
         self.peers = {peer.tag: peer for peer in peers}
         self.looked_up: list[str] = []
         self.refused: list[str] = []
         self.may_answer: anyio.Event | None = None
 
-    async def find(self, tag: str) -> FakePeer | None:
+    def known(self, tag: str) -> Peer | None:
+        return self.peers.get(tag) if tag in self.looked_up else None
+
+    async def find(self, tag: str) -> Peer | None:
         self.looked_up.append(tag)
         if self.may_answer is not None:
             await self.may_answer.wait()
@@ -108,7 +108,7 @@ async def pair(
     gate: Gate | None = None,
     only_h11: bool = False,
 ) -> AsyncIterator[Pair]:
-    membership = FakeMembership(FakePeer())
+    membership = FakeMembership(B)
     limits = limits or Limits()
     replicas = Replicas(membership, signer(), limits, Drive(protocols=http_fakes.uses_protocols, only_h11=only_h11))
     with monkeypatch.context() as patch:

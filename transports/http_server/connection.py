@@ -18,23 +18,19 @@ from functools import partial
 from typing import Final
 
 import h11
-import msgspec
 from anyio import CancelScope
 
 from ...core.access.identity import Identity, Peer
 from ...core.access.issuers import CHECK_ROUNDS_MAX
 from ...core.base.budget import address_owner
 from ...core.base.effects import Close
-from ...core.base.errors import OUT_OF_MEMORY, LocalProtocolError
-from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, UploadOpening, Verb
-from ...core.base.grants import NO_GRANTS
-from ...core.base.replica import tag_of
+from ...core.base.errors import OUT_OF_MEMORY
+from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal, refusal_at
-from ...core.wire.http.hop import HopCaller
 from ...core.wire.http.reply import HttpReply
 from ...core.wire.http.reverse_proxy import Sender
-from ...core.wire.http.reverse_proxy_exchange import ForwardFailed, ForwardPlan
+from ...core.wire.http.reverse_proxy_exchange import ForwardPlan
 from ...core.wire.http.routes import (
     DownloadRoute,
     ForwardRoute,
@@ -51,13 +47,12 @@ from ...core.wire.http.server import lasts, reply_to
 from ...core.wire.http1.events import END, Data, RequestHead
 from ..base.traffic import Direction, Traffic, TransferKind
 from ..base.wire import ClientWire, Gone, Silent
-from ..reverse_proxy.replicas import HopPlan, ReplicaPeer, Replicas
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
 from .forwarded_request import ForwardedRequest
 from .framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Gathered, Phase
 from .jobs import Jobs
-from .passed_request import PassedRequest, unavailable
+from .passed_request import PassedRequest, Passing
 from .replies import Exchange, FileExchange
 from .shared import RoutedHead, ServerContext
 from .writer import Writer
@@ -75,13 +70,12 @@ class Connection:
         "_decided",
         "_forwarded",
         "_framing",
-        "_hop",
         "_is_lost",
         "_jobs",
         "_lasting",
         "_limits",
         "_listening",
-        "_passed",
+        "_passing",
         "_peer",
         "_plan",
         "_repeated",
@@ -108,8 +102,19 @@ class Connection:
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
         self._forwarded: ForwardedRequest | None = None  # the request to a transparent server that is under way
         self._plan: tuple[RoutedHead, ForwardPlan] | None = None  # of the last such request
-        self._hop: tuple[McpRoute, HopPlan] | None = None  # of the last message that was passed on to a replica
-        self._passed: tuple[McpRoute, str] | None = None  # the route of messages that all go to the replica of that tag
+        self._passing: Passing | None = None
+        if listening.replicas is not None:
+            self._passing = Passing(
+                listening.replicas,
+                wire=wire,
+                framing=self._framing,
+                writer=self._writer,
+                jobs=self._jobs,
+                listening=listening,
+                settle=self._settle,
+                begin=self._begin_passed,
+                report=self._report_returned,
+            )
         self._framing.tell_wire()
 
     # --- Inputs of the driver ---------------------------------------------------------------------------------------
@@ -427,10 +432,10 @@ class Connection:
             self._lasting = route.identity if lasts(opening) else None
         exchange = Exchange(self._writer, reply_to(opening))
         self._writer.exchange = exchange
-        if self._listening.replicas is not None:
+        if self._passing is not None:
             exchange.request = route, body
-            if self._passed is not None and self._passed[0] is route:
-                self._writer.replica = self._passed[1]
+            self._writer.replica = self._passing.replica_of(route)
+            if self._writer.replica:
                 return
         if isinstance(opening, PostOpening):
             exchange.channel = self._listening.port.posted(opening, body, exchange)
@@ -448,7 +453,7 @@ class Connection:
         traffic = Traffic(self._listening.counts, _way_in(route))
         exchange = FileExchange(self._writer, traffic, head_only=self._framing.head_only)
         self._writer.exchange = exchange
-        if self._listening.replicas is not None:
+        if self._passing is not None:
             exchange.request = route, None
         exchange.channel = self._listening.port.open(route.opening, exchange)
         if not (exchange.is_ended or self._writer.replica):
@@ -507,101 +512,31 @@ class Connection:
     def _pass_on(self) -> None:
         """Passes the request on to another replica, by order of the engine."""
         tag, self._writer.replica = self._writer.replica, ""
-        replicas, exchange, head = self._listening.replicas, self._writer.exchange, self._framing.head
+        exchange, head = self._writer.exchange, self._framing.head
         assert exchange is not None and head is not None
-        if replicas is None:
+        if self._passing is None:
             assert self._listening.hops is not None
             refused = refusal_at(head.target, 508, f"got a request of another replica for replica {tag}, expected ours")
             exchange.answer(refused)
             self._settle()
-            return
-        if exchange.has_begun:  # with a comment, because the engine took long
-            self._writer.stop(Cause(End.BROKEN, "the reply has begun"))
-            return
-        assert exchange.request is not None
-        route = exchange.request[0]
-        if isinstance(route.opening, PostOpening) and tag_of(route.opening.session or "") == tag:
-            # The session alone decides, whatever the message is: the engine need not see the next one.
-            self._passed = route, tag
-        exchange.hand_over()
-        if (replica := replicas.known(tag)) is not None:
-            self._pass_to(replica, exchange, head)
         else:
-            self._jobs.start(partial(self._find, replicas, tag, exchange, head))
+            self._passing.pass_on(tag, exchange, head)
 
-    async def _find(self, replicas: Replicas, tag: str, exchange: Exchange, head: RequestHead) -> None:
-        replica = await replicas.find(tag)
-        if self._writer.exchange is not exchange:  # the client is gone
-            return
-        if replica is None:
-            self._hand_back()
-        else:
-            self._pass_to(replica, exchange, head)
-
-    def _pass_to(self, replica: ReplicaPeer, exchange: Exchange, head: RequestHead) -> None:
-        replicas, writer = self._listening.replicas, self._writer
-        assert replicas is not None and exchange.request is not None
-        route, body = exchange.request
-        try:
-            self._forwarded = PassedRequest(
-                replicas,
-                replica,
-                self._hop_plan(replicas, replica, route, head),
-                head.body_size if body is None else len(body),
-                target=head.target,
-                hand_back=self._hand_back,
-                framing=self._framing,
-                writer=writer,
-                wire=self._wire,
-                jobs=self._jobs,
-                limits=self._limits,
-                settle=self._settle,
-            )
-        except (LocalProtocolError, ForwardFailed) as error:
-            _log.warning("a request could not be passed on to replica %s: %s", replica.tag, error)
-            exchange.answer(unavailable(head.target))
-            self._settle()
-            return
+    def _begin_passed(self, request: PassedRequest, body: bytes | None) -> None:
+        self._forwarded = request
         if body is None:
             self._framing.enter(Phase.FORWARD)
-        self._forwarded.begin(body)
+        request.begin(body)
 
-    def _hop_plan(
-        self, replicas: Replicas, replica: ReplicaPeer, route: McpRoute | UploadRoute, head: RequestHead
-    ) -> ForwardPlan:
-        if self._hop is not None and self._hop[0] is route and self._hop[1].is_for(replica):
-            return self._hop[1].plan
-        opening, is_secure = route.opening, self._wire.peer.is_secure or self._listening.scheme == "https"
-        caller = HopCaller(
-            opening.principal,
-            route.identity.grants if isinstance(route, McpRoute) else NO_GRANTS,
-            self._address,
-            opening.base_url if isinstance(opening, PostOpening | DraftOpening) else "",
-            is_secure,
-        )
-        judged = Head(head.method, head.target, head.headers, head.version)
-        hop = replicas.plan_hop(replica, judged, caller, is_streamed=isinstance(route, UploadRoute))
-        if isinstance(route, McpRoute):
-            self._hop = route, hop
-        return hop.plan
-
-    def _hand_back(self) -> None:
-        """Reports the request to the engine again, because the replica that it was for is gone."""
-        exchange = self._writer.exchange
-        if exchange is None:  # the client is gone
-            return
-        assert exchange.request is not None
-        route, body = exchange.request
-        self._writer.close_channel(Cause(End.UNREACHABLE, "the other replica is gone"))
-        opening = msgspec.structs.replace(route.opening, is_returned=True)
+    def _report_returned(self, route: McpRoute | UploadRoute, body: bytes | None) -> None:
+        """Reports a request to the engine again, because the replica that it was for is gone."""
         self._writer.is_settling = True  # what is answered at once leaves below, when its channel is known
         try:
             if isinstance(route, UploadRoute):
-                assert isinstance(opening, UploadOpening | DraftOpening)
-                self._report_upload(UploadRoute(opening, route.content_type))
+                self._report_upload(route)
             else:
-                assert not isinstance(opening, UploadOpening | DraftOpening) and body is not None
-                self._report(McpRoute(opening, route.identity), body)
+                assert body is not None
+                self._report(route, body)
         finally:
             self._writer.is_settling = False
         self._settle()

@@ -1,21 +1,34 @@
-"""The client's side of a request that is passed on to another replica."""
+"""The client's side of requests that are passed on to other replicas."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+import msgspec
+
+from ...core.base.budget import address_owner
+from ...core.base.errors import LocalProtocolError
+from ...core.base.events import Cause, DraftOpening, End, PostOpening
+from ...core.base.grants import NO_GRANTS
 from ...core.base.limits import Limits
+from ...core.base.replica import tag_of
+from ...core.replicas.leases import Peer
 from ...core.wire.http.error_responses import refusal_at
+from ...core.wire.http.hop import HopCaller
 from ...core.wire.http.reverse_proxy_exchange import ForwardFailed, ForwardPlan
-from ...core.wire.http.routes import Refused
+from ...core.wire.http.routes import Head, McpRoute, Refused, UploadRoute
+from ...core.wire.http1.events import RequestHead
 from ..base.wire import ClientWire
 from ..reverse_proxy.forwarder import NobodyThere
-from ..reverse_proxy.replicas import ReplicaPeer, Replicas
+from ..reverse_proxy.replicas import HopPlan, Replicas
 from .forwarded_request import ForwardedRequest
 from .framing import Framing
 from .jobs import Jobs
+from .replies import Exchange
+from .shared import ServerContext
 from .writer import Writer
 
 _log: Final = logging.getLogger("isthmus.http")
@@ -40,12 +53,12 @@ class PassedRequest(ForwardedRequest):
         ForwardFailed: the replica cannot be reached.
     """
 
-    __slots__ = ("_hand_back", "_replicas", "_tag", "_target")
+    __slots__ = ("_hand_back", "_replica", "_replicas", "_target")
 
     def __init__(
         self,
         replicas: Replicas,
-        replica: ReplicaPeer,
+        replica: Peer,
         plan: ForwardPlan,
         size_bytes: int | None,
         *,
@@ -59,7 +72,7 @@ class PassedRequest(ForwardedRequest):
         settle: Callable[[], None],
     ) -> None:
         self._replicas = replicas
-        self._tag = replica.tag
+        self._replica = replica
         self._target = target
         self._hand_back = hand_back
         super().__init__(
@@ -77,10 +90,141 @@ class PassedRequest(ForwardedRequest):
 
     def fail(self, failure: ForwardFailed) -> None:
         if isinstance(failure, NobodyThere):
-            self._replicas.note_refused(self._tag)
+            self._replicas.membership.note_refused(self._replica.tag)
             self._end()
             self._hand_back()
             return
-        self._replicas.note_failed(self._tag)
-        _log.warning("a request could not be passed on to replica %s: %s", self._tag, failure.detail)
+        _log.warning("a request could not be passed on to replica %s: %s", self._replica.tag, failure.detail)
         self._refuse(unavailable(self._target))
+
+
+class Passing:
+    """Passes the requests of one connection on to the replicas that the engine names.
+
+    Args:
+        begin: begins such a request with its body; None: the body is still to come.
+        report: reports a request to the engine again, because the replica that it was for is gone.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_framing",
+        "_hop",
+        "_jobs",
+        "_listening",
+        "_replicas",
+        "_report",
+        "_route",
+        "_settle",
+        "_tag",
+        "_wire",
+        "_writer",
+    )
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        *,
+        wire: ClientWire,
+        framing: Framing,
+        writer: Writer,
+        jobs: Jobs,
+        listening: ServerContext,
+        settle: Callable[[], None],
+        begin: Callable[[PassedRequest, bytes | None], None],
+        report: Callable[[McpRoute | UploadRoute, bytes | None], None],
+    ) -> None:
+        self._replicas = replicas
+        self._wire = wire
+        self._framing = framing
+        self._writer = writer
+        self._jobs = jobs
+        self._listening = listening
+        self._settle = settle
+        self._begin = begin
+        self._report = report
+        self._route: McpRoute | None = None  # of the last message that was passed on
+        self._tag = ""  # the replica of all messages with that route; "": the engine says
+        self._hop: HopPlan | None = None  # the form in which they go there
+
+    def replica_of(self, route: McpRoute) -> str:
+        """Returns the tag of the replica for a message; "" if the engine is to be asked."""
+        return self._tag if route is self._route else ""
+
+    def pass_on(self, tag: str, exchange: Exchange, head: RequestHead) -> None:
+        """Passes the request of an exchange on to the replica of that tag."""
+        if exchange.has_begun:  # with a comment, because the engine took long
+            self._writer.stop(Cause(End.BROKEN, "the reply has begun"))
+            return
+        assert exchange.request is not None
+        route, _ = exchange.request
+        if isinstance(route, McpRoute) and route is not self._route:
+            # The session alone decides, whatever the message is: the engine need not see the next one.
+            is_of_session = isinstance(route.opening, PostOpening) and tag_of(route.opening.session or "") == tag
+            self._route, self._tag, self._hop = route, tag if is_of_session else "", None
+        exchange.hand_over()
+        if (replica := self._replicas.membership.known(tag)) is not None:
+            self._pass_to(replica, exchange, head)
+        else:
+            self._jobs.start(partial(self._find, tag, exchange, head))
+
+    async def _find(self, tag: str, exchange: Exchange, head: RequestHead) -> None:
+        replica = await self._replicas.membership.find(tag)
+        if self._writer.exchange is not exchange:  # the client is gone
+            return
+        if replica is None:
+            self._hand_back()
+        else:
+            self._pass_to(replica, exchange, head)
+
+    def _pass_to(self, replica: Peer, exchange: Exchange, head: RequestHead) -> None:
+        assert exchange.request is not None
+        route, body = exchange.request
+        try:
+            request = PassedRequest(
+                self._replicas,
+                replica,
+                self._plan(replica, route, head),
+                head.body_size if body is None else len(body),
+                target=head.target,
+                hand_back=self._hand_back,
+                framing=self._framing,
+                writer=self._writer,
+                wire=self._wire,
+                jobs=self._jobs,
+                limits=self._listening.limits,
+                settle=self._settle,
+            )
+        except (LocalProtocolError, ForwardFailed) as error:
+            _log.warning("a request could not be passed on to replica %s: %s", replica.tag, error)
+            exchange.answer(unavailable(head.target))
+            self._settle()
+            return
+        self._begin(request, body)
+
+    def _plan(self, replica: Peer, route: McpRoute | UploadRoute, head: RequestHead) -> ForwardPlan:
+        if route is self._route and self._hop is not None and self._hop.is_for(replica):
+            return self._hop.plan
+        opening, peer = route.opening, self._wire.peer
+        caller = HopCaller(
+            opening.principal,
+            route.identity.grants if isinstance(route, McpRoute) else NO_GRANTS,
+            address_owner(peer.host),
+            opening.base_url if isinstance(opening, PostOpening | DraftOpening) else "",
+            peer.is_secure or self._listening.scheme == "https",
+        )
+        judged = Head(head.method, head.target, head.headers, head.version)
+        hop = self._replicas.plan_hop(replica, judged, caller, is_streamed=isinstance(route, UploadRoute))
+        if route is self._route:
+            self._hop = hop
+        return hop.plan
+
+    def _hand_back(self) -> None:
+        exchange = self._writer.exchange
+        if exchange is None:  # the client is gone
+            return
+        assert exchange.request is not None
+        route, body = exchange.request
+        self._writer.close_channel(Cause(End.UNREACHABLE, "the other replica is gone"))
+        opening = msgspec.structs.replace(route.opening, is_returned=True)
+        self._report(msgspec.structs.replace(route, opening=opening), body)

@@ -10,6 +10,7 @@ import time
 from typing import Final, Protocol
 
 from ...core.base.limits import Limits
+from ...core.replicas.leases import REPLICAS_MAX, Peer
 from ...core.wire.headers import Headers
 from ...core.wire.http.hop import HOP, REFUSED, SIGN_EVERY_S, HopCaller, HopSigner
 from ...core.wire.http.reverse_proxy import HeaderRules, hop_headers
@@ -20,36 +21,18 @@ from ..base.driver import DRIVE, Drive
 from ..base.endpoint import Endpoint
 from .forwarder import Forwarder, TransparentServer
 
-REPLICAS_MAX: Final = 256
-"""Addresses of replicas that are remembered, as many as there may be replicas. At it: one without connections is
-forgotten, or the request gets 503."""
-KNOWN_S: Final = 1.0
-"""Seconds for which a replica that was found is not looked up again. A replica that is restarted may get another
-address."""
 UNIX: Final = "unix:"
 """The start of the address of a replica on this machine. The path of its Unix socket follows."""
-
-
-class ReplicaPeer(Protocol):
-    """Another replica.
-
-    Attributes:
-        address: `http://host:port`, or `unix:` and a path; "" if it has none.
-    """
-
-    @property
-    def tag(self) -> str: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def address(self) -> str: ...
 
 
 class Membership(Protocol):
     """The replicas that there are."""
 
-    async def find(self, tag: str) -> ReplicaPeer | None:
-        """Returns the replica with this tag; None if it is gone for good."""
+    def known(self, tag: str) -> Peer | None:
+        """Returns the replica with this tag; None if it has to be looked up."""
+
+    async def find(self, tag: str) -> Peer | None:
+        """Looks a replica up. Returns None if it is gone for good."""
 
     def note_refused(self, tag: str) -> None:
         """Takes note that the address of a replica refuses connections."""
@@ -84,7 +67,7 @@ class HopPlan:
         self.run = run
         self._signed_at = time.monotonic()
 
-    def is_for(self, replica: ReplicaPeer) -> bool:
+    def is_for(self, replica: Peer) -> bool:
         return replica.run == self.run and time.monotonic() - self._signed_at < SIGN_EVERY_S
 
 
@@ -93,50 +76,22 @@ class Replicas(Forwarder):
 
     Args:
         signer: of this replica.
+
+    Attributes:
+        membership: the replicas that there are.
     """
 
     def __init__(self, membership: Membership, signer: HopSigner, limits: Limits, drive: Drive = DRIVE) -> None:
         super().__init__({}, limits, drive)
-        self._membership = membership
+        self.membership = membership
         self._signer = signer
-        self._known: dict[str, tuple[ReplicaPeer, float]] = {}  # by tag, with the time at which it was found
-
-    # --- Who there is -----------------------------------------------------------------------------------------------
-
-    def known(self, tag: str) -> ReplicaPeer | None:
-        """Returns a replica that was found less than `KNOWN_S` ago."""
-        found = self._known.get(tag)
-        return found[0] if found is not None and self._now() - found[1] < KNOWN_S else None
-
-    async def find(self, tag: str) -> ReplicaPeer | None:
-        """Returns the replica with this tag; None if it is gone for good."""
-        found = await self._membership.find(tag)
-        self._known.pop(tag, None)
-        if found is not None:
-            if len(self._known) >= REPLICAS_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[tag] = found, self._now()
-        return found
-
-    def note_refused(self, tag: str) -> None:
-        """Takes note that a replica refuses connections."""
-        self._known.pop(tag, None)
-        self._membership.note_refused(tag)
-
-    def note_failed(self, tag: str) -> None:
-        """Takes note that a request to a replica has failed: the next one looks it up again."""
-        self._known.pop(tag, None)
 
     def note_gone(self, address: str) -> None:
         """Ends the requests to a replica whose lease is over: it may be paused, and answer never or in an hour."""
-        for tag in [tag for tag, (peer, _) in self._known.items() if peer.address == address]:
-            del self._known[tag]
         for link in [link for link in self._links if link.server == address]:
             link.stop()
 
-    # --- Requests ---------------------------------------------------------------------------------------------------
-
-    def plan_hop(self, replica: ReplicaPeer, head: Head, caller: HopCaller, *, is_streamed: bool) -> HopPlan:
+    def plan_hop(self, replica: Peer, head: Head, caller: HopCaller, *, is_streamed: bool) -> HopPlan:
         """Returns the form in which requests with this head go to a replica.
 
         Args:

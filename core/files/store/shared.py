@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
 from ...base.storage import Load, Loaded, StorageAnswer
 from ...state.context import Context
-from ...state.records import FileKind, StoredArtifact, StoredUpload, artifact_key, upload_key
+from ...state.records import FileKind, StoredArtifact, StoredUpload, artifact_key, read, upload_key
 from ...state.storage_orders import StorageOrders, reason_of
 from .store import FileStore, StoredEntry
 
@@ -138,10 +136,5 @@ _KINDS: Final[dict[FileKind, type[StoredUpload | StoredArtifact]]] = {
 
 def _record_in(name: FileName, value: bytes | None) -> StoredUpload | StoredArtifact | None:
     """Returns the record in a stored value; None if there is none, or it is of another release."""
-    if value is None:
-        return None
-    try:
-        record = msgspec.json.decode(value, type=_KINDS[name.kind])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return record if record.key == name.key else None
+    record = read(value, _KINDS[name.kind])
+    return record if record is not None and record.key == name.key else None

@@ -38,11 +38,11 @@ async def test_a_replica_that_is_killed_is_gone(record_server: RecordServer) -> 
             found = await one.find("a")
             assert found is not None
             assert found.address == "http://a:1"
-            assert one.replica_count == 2
+            assert (one.replica_count, one.is_first()) == (2, False)
             other.process.kill()
             await events.of("a").wait()
             assert await one.find("a") is None
-            assert one.replica_count == 1
+            assert (one.replica_count, one.is_first()) == (1, True)
 
 
 async def test_a_replica_that_was_paused_ends(record_server: RecordServer) -> None:

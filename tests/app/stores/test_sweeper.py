@@ -53,10 +53,10 @@ async def test_only_old_files_that_no_record_names_go(blobs: S3Blobs, monkeypatc
     await records.save("v2/1", b"\x81\xa4blob\xd9\x20" + by_another_release.encode() + b"\xff")
     await records.save("upload/s/2", json.dumps({"blob": expired}).encode(), expires_at_unix=999.0)
     everything = await keys(blobs)
-    assert await Sweeper(records, blobs).sweep() == 0
+    assert await Sweeper(records, blobs, bool).sweep() == 0
     assert await keys(blobs) == everything
     monkeypatch.setattr(module, "BATCH_BLOBS", 2)
-    assert await Sweeper(records, blobs, orphan_age_s=-60.0).sweep() == 3
+    assert await Sweeper(records, blobs, bool, orphan_age_s=-60.0).sweep() == 3
     assert await keys(blobs) == {named, by_another_release, "not-ours"}
 
 
@@ -64,20 +64,12 @@ def test_a_slow_upload_is_younger_than_an_orphan() -> None:
     assert ORPHAN_AGE_S > 3600
 
 
-class HeldLease:
-    is_held = False
-
-    async def look(self) -> bool:
-        return self.is_held
-
-
 class Watched(Sweeper):
     """A sweeper whose sweeps do nothing but tell."""
 
     def __init__(self, blobs: S3Blobs) -> None:
-        super().__init__(MemoryRecords(), blobs)
-        self.lease = HeldLease()
-        self._lease = self.lease  # type: ignore[assignment]
+        super().__init__(MemoryRecords(), blobs, lambda: self.is_first)
+        self.is_first = False
         self.has_swept = anyio.Event()
 
     async def sweep(self) -> int:
@@ -85,21 +77,21 @@ class Watched(Sweeper):
         raise StorageError("the bucket is away")
 
 
-async def test_only_the_holder_of_the_lease_sweeps(
+async def test_only_the_first_replica_sweeps(
     blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another process begins when it has the lease. A sweep that fails is logged."""
+    """Another process begins when it is the first. A sweep that fails is logged."""
     logging.getLogger("isthmus").propagate = True
     monkeypatch.setattr(module, "LOOK_S", 0.001)
     first, second = Watched(blobs), Watched(blobs)
-    first.lease.is_held = True
+    first.is_first = True
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(second.run)
             tasks.start_soon(first.run)
             await first.has_swept.wait()
             assert not second.has_swept.is_set()
-            first.lease.is_held, second.lease.is_held = False, True
+            first.is_first, second.is_first = False, True
             await second.has_swept.wait()
             tasks.cancel_scope.cancel()
     assert "could not be removed: the bucket is away" in caplog.text

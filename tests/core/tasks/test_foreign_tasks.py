@@ -14,7 +14,7 @@ from isthmus.core.state.records import StoredTask
 from isthmus.core.tasks import foreign_tasks
 from isthmus.core.tasks.foreign_tasks import BUSY, MIRRORS_MAX
 from isthmus.core.tasks.local_tasks import LOST
-from task_clients import Party
+from task_clients import ClientRequest, Party
 from task_scenes import Scene, scene
 from task_servers import Work, text
 
@@ -132,7 +132,11 @@ def test_a_request_over_http_without_a_session_is_passed_on() -> None:
     a, b = pair()
     id, _ = begun(a, MODERN)
     party = b.party(MODERN, principal="ann")
-    for make in (party.get, party.cancel):
+
+    def listen(id: str) -> ClientRequest:
+        return party.ask("subscriptions/listen", notifications={"toolsListChanged": True, "taskIds": [id]})
+
+    for make in (party.get, party.cancel, listen):
         asked = make(id)
         b.run()
         assert b.world.every(Forward)[-1] == Forward(asked.channel, "a")
@@ -287,3 +291,20 @@ def test_a_list_has_the_tasks_that_other_replicas_tell_of() -> None:
     assert len(a.engine.tasks()) == 1, "a record of its own is no news"
     tell(b, None)
     assert listed() == []
+
+
+def test_a_cancellation_is_answered_if_the_task_is_told_of_while_it_is_saved() -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    party = ann(b)
+    assert b.status(party, id) == "working"
+    b.store.is_slow = True
+    asked = party.cancel(id)
+    b.run()
+    b.store.deliver(b.world)  # the task is loaded
+    b.run()
+    b.world._note(b.world.engine.receive_records([("task/" + id, b.store.records["task/" + id])], b.world.now))
+    b.store.is_slow = False
+    b.store.deliver(b.world)  # and the record that asks for the end is saved
+    b.wait(b.limits.task_look_s + 2)
+    assert "its replica has not answered" in asked.error["message"]

@@ -15,11 +15,12 @@ from anyio.abc import SocketAttribute
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, pages, post
 from isthmus.core.base.effects import Send
 from isthmus.core.base.limits import Limits
+from isthmus.core.replicas.leases import Peer
 from isthmus.transports.base.driver import Drive
 from isthmus.transports.http_server.server import HttpServer
 from isthmus.transports.reverse_proxy.replicas import Replicas
 from isthmus.transports.unix.listener import http_listener
-from replica_fakes import INTERNAL, FakeMembership, FakePeer, passes_on, receiver, signer
+from replica_fakes import INTERNAL, RUNS, FakeMembership, passes_on, receiver, signer
 
 LOOPS: Final = ["asyncio", *(["uvloop"] if importlib.util.find_spec("uvloop") else [])]
 RESULT: Final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -49,7 +50,7 @@ async def both(address: str, *, protocols: bool) -> AsyncIterator[Both]:
     else:
         internal = await anyio.create_tcp_listener(local_host="127.0.0.1")
         address = f"http://127.0.0.1:{internal.extra(SocketAttribute.local_port)}"
-    membership = FakeMembership(FakePeer(address=address))
+    membership = FakeMembership(Peer("b", RUNS["b"], address))
     replicas = Replicas(membership, signer(), limits, Drive(protocols=protocols))
     a, b = FakePort(), FakePort()
     a.on_open = passes_on
@@ -102,7 +103,7 @@ async def test_an_address_at_which_nobody_listens_means_that_the_replica_is_gone
             if kind == "left":
                 with socket.socket(socket.AF_UNIX) as left:
                     left.bind(f"{tmp_path}/b.sock")
-        w.membership.peers["b"] = FakePeer(address=address)
+        w.membership.peers["b"] = Peer("b", RUNS["b"], address)
 
         def on_message(channel: object, message: bytes, outlet: object) -> None:
             if getattr(w.a.openings[channel], "is_returned", False):  # type: ignore[index]

