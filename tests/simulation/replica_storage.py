@@ -31,6 +31,8 @@ from isthmus.core.base.storage import (
     Sweep,
 )
 from simulated_disk import LATE_S, OF_RECORDS, StormyDisk
+from simulated_network import Wrong
+from simulated_works import OVER
 from versioned_records import VersionedRecords
 
 if TYPE_CHECKING:
@@ -171,9 +173,11 @@ class ReplicaDisk(StormyDisk):
         if isinstance(order, Load | Save):
             if self._is_expired(order.key):
                 del self.records[order.key]
+            before = self.records.get(order.key)
             answer = self.records.answer(order)
             if isinstance(answer, Saved):
                 assert isinstance(order, Save)
+                _check_end(order.key, before, order.value)
                 self.expiries[order.key] = order.expires_at_unix
                 self.network.whole.tell(order.key, self.network)
             return answer
@@ -209,3 +213,11 @@ class ReplicaDisk(StormyDisk):
         self.drafts.clear()
 
 
+def _check_end(key: str, before: bytes | None, now: bytes) -> None:
+    """Checks that the end of a task stays in its record, whoever writes that."""
+    if not key.startswith("task/") or before is None:
+        return
+    was, is_now = json.loads(before), json.loads(now)
+    ends = [(one["status"], one.get("outcome"), one.get("blob")) for one in (was, is_now)]
+    if was["status"] in OVER and ends[0] != ends[1]:
+        raise Wrong(f"the end of a task is replaced: {was} by {is_now}")
