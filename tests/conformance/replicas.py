@@ -1,7 +1,7 @@
 """Runs `isthmus conform` against server-everything through one replica, and through three behind nginx without rules.
 
-It prints the rules whose states differ. Exit code 1 if a rule is broken through the three that is not broken through the
-one. Requests that are sent at the same time reach different replicas, so how often a rule was tried may differ.
+It prints the rules whose states differ. Exit code 1 if a rule is broken through the three and not through the one.
+Requests that are sent at the same time reach different replicas, so how often a rule was tried may differ.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ HERE: Final = Path(__file__).resolve().parent
 for name in ("", "app", "storage", "matrix/peers", "matrix", "real"):
     sys.path.insert(0, str(HERE.parent / name))
 
+from preloaded import ISTHMUS  # noqa: E402
 from record_servers import PostgresServer, running  # noqa: E402
 from replica_processes import Replicas, replicas  # noqa: E402
 from rig import REAL, free_ports, launched, listens, until  # noqa: E402
@@ -42,7 +43,7 @@ class OpenReplicas(Replicas):
 
 def states(url: str, report: Path, seconds: int, seed: int) -> dict[str, str]:
     """Returns the state of each rule, by its name and revision."""
-    command = [sys.executable, "-m", "isthmus", "conform", "--seconds", str(seconds), "--seed", str(seed)]
+    command = [str(ISTHMUS), "conform", "--seconds", str(seconds), "--seed", str(seed)]
     subprocess.run([*command, "--json", str(report), url], check=False, timeout=600, stdout=subprocess.DEVNULL)
     found: list[dict[str, Any]] = json.loads(report.read_bytes())["rules"]
     return {each["rule"]: each["state"] for each in found}
@@ -61,7 +62,13 @@ def main() -> int:
         blobs = stack.enter_context(running_server(folder / "moto"))
         made = stack.enter_context(replicas(folder, SharedStores(records, blobs), blobs, 3, OpenReplicas))
         (port,) = free_ports(1)
-        words = words_of(PLAIN, folder, port, {tag: f"127.0.0.1:{made.ports[tag]}" for tag in made.tags})
+        addresses = {tag: f"127.0.0.1:{made.ports[tag]}" for tag in made.tags}
+        words = words_of(PLAIN, folder, port, addresses)
+        site = folder / PLAIN.partition(" ")[0]
+        if addresses["c"] not in site.read_text():  # the file of examples/run has two
+            second = f"server {addresses['b']};\n"
+            site.write_text(site.read_text().replace(second, f"{second}    server {addresses['c']};\n", 1))
+        assert addresses["c"] in site.read_text()
         stack.enter_context(launched(words, folder=folder, code=None))
         until(lambda: listens(port), "nginx listens")
         one, three = (

@@ -276,7 +276,7 @@ class _Stored:
 
 
 def test_a_replica_that_cannot_be_reached_by_another_is_not_taken_for_gone(world: World) -> None:
-    """Its clients are asked to try again there, never told that their session has ended."""
+    """Clients with sessions of it are asked to try again, and never told that their session has ended."""
     client = world.client("a")
     client.begin()
     call = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}).encode()
