@@ -139,6 +139,8 @@ class Client:
             try:
                 reply = self.fetch_at(tag, method, path, body, headers)
                 self.statuses.append(reply.status)
+                if reply.status == 502:
+                    raise ConnectionError("the replica was lost during the request")
                 if reply.status != 503:
                     return reply
             except OSError:
