@@ -38,8 +38,6 @@ UNAVAILABLE: Final = "the replica that has this does not answer now: try again l
 
 
 LOST: Final = "the replica that has this was lost: it is not known whether the request was carried out"
-    "the replica that has this was lost during the request: it is not known whether the request was carried out"
-)
 MAY_HAVE_RUN: Final = frozenset({"upstream_broken", "upstream_timed_out"})
 """The codes of failures after which the other replica may have carried the request out. Clients and balancers send a
 request again after a 503, and a call may not run twice."""
