@@ -289,7 +289,9 @@ def test_a_replica_that_cannot_be_reached_by_another_is_not_taken_for_gone(world
             for tag in ("b", "c"):
                 headers = headers_of(client, "text/event-stream") if method == "GET" else own
                 refused = client.fetch_at(tag, method, "/mcp/auto", body, headers)
-                assert (refused.status, refused.headers.get("retry-after")) == (503, "1"), (method, tag, refused)
+                later = (refused.status, refused.headers.get("retry-after"))
+                # A POST on a connection that broke may have arrived, so its client is not asked to send it again.
+                assert later == (503, "1") or (later == (502, None) and method == "POST"), (method, tag, refused)
         assert client.fetch_at("a", "POST", "/mcp/auto", call, own).status == 200
     finally:
         wire.mend()
