@@ -43,6 +43,8 @@ CHANGES: Final = (Save, Forget, Discard)
 """Orders that may take effect though they failed."""
 LATE_EFFECT_MAX_S: Final = 20.0
 """The time after which a change has taken effect, or never does."""
+DUE_S: Final = 10.0
+"""The time by which a record may be removed too early: clocks differ, and ages are rounded."""
 _URI: Final = re.compile(r"(artifact|upload)://sessions/([^/]+)/([^/]+)")
 
 
@@ -50,7 +52,7 @@ class SharedStorage(StormyDisk):
     """The storage of all replicas: records, blobs and the weather. It also holds the folders of all servers.
 
     Attributes:
-        removed: the keys of records that a replica has removed by order, in their order.
+        writers: the tags of the replicas that have written a record first.
     """
 
     network: ReplicaNetwork  # type: ignore[assignment]
@@ -59,6 +61,7 @@ class SharedStorage(StormyDisk):
     def __init__(self, network: ReplicaNetwork) -> None:
         super().__init__(network)  # type: ignore[arg-type]
         self.records = VersionedRecords()
+        self.writers: dict[str, str] = {}
 
     @property
     def troubles(self) -> int:
@@ -178,6 +181,7 @@ class ReplicaDisk(StormyDisk):
             if isinstance(answer, Saved):
                 assert isinstance(order, Save)
                 _check_end(order.key, before, order.value)
+                self.storage.writers.setdefault(order.key, self.network.tag)
                 self.expiries[order.key] = order.expires_at_unix
                 self.network.whole.tell(order.key, self.network)
             return answer
@@ -186,11 +190,19 @@ class ReplicaDisk(StormyDisk):
                 del self.records[key]
             return None
         if isinstance(order, Forget):
+            self._check_forgotten(order.key)
             self.network.whole.tell(order.key, self.network)
         if isinstance(order, Sweep):
             self._remove_folders({order.workspace})
             return None
         return super()._carry_out(order)
+
+    def _check_forgotten(self, key: str) -> None:
+        """Checks that no replica removes an artifact of another one that has not expired."""
+        writer, until_unix = self.storage.writers.get(key), self.expiries.get(key)
+        is_due = until_unix is not None and until_unix < self.storage.network.now_unix + DUE_S
+        if key.startswith("artifact/") and key in self.records and writer != self.network.tag and not is_due:
+            raise Wrong(f"{self.network.tag} removes {key}, which {writer} has stored")
 
     def _remove_folders(self, workspaces: set[str]) -> None:
         for path in [path for path in self.files if path.split("/")[2] in workspaces]:
