@@ -4,8 +4,8 @@ A balancer sends each request to any replica. Each replica has its own clock and
 servers, and its lease, which is that of `core.replicas`. The faults of replicas:
 
 kills: the process dies, and starts again under the same tag once its lease is gone. stops: it is stopped in order.
-pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas cannot
-reach each other. isolates: a replica cannot reach the storage. outages: nobody can. skews: clocks differ.
+pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas
+cannot reach each other. isolates: a replica cannot reach the storage. outages: nobody can. skews: clocks differ.
 """
 
 from __future__ import annotations
