@@ -339,7 +339,7 @@ def test_make_targets_in_prose_exist() -> None:
 
 @pytest.mark.parametrize("example", [one for one in blocks("yaml") if "kubernetes" not in one.name], ids=str)
 def test_configurations_on_pages_are_valid(example: Block) -> None:
-    variables = dict.fromkeys(("ALICE_SHA256", "LINK_KEY", "STATE_KEY", "PASSWORD"), "0" * 64)
+    variables = dict.fromkeys(("ALICE_SHA256", "LINK_KEY", "STATE_KEY", "PASSWORD", "CLUSTER_SECRET"), "0" * 64)
     assert loads(example.text, "yaml", "/somewhere", variables).servers
 
 
