@@ -426,8 +426,12 @@ def texts_in_the_code() -> list[str]:
 
 def test_messages_under_troubleshooting_are_in_the_code() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    replicas = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").partition("\n## Troubleshooting")[2]
     messages = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    named = re.findall(r"^\| [^`|]*`([^`]+)`", replicas, re.MULTILINE)
     assert len(messages) > 15
+    assert len(named) > 15
+    messages += named
     texts = texts_in_the_code()
     for message in messages:
         for part in message.split("…"):

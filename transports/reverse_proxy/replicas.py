@@ -73,7 +73,7 @@ class ReplicaDialer(Dialer):
     def explain_refusal(self, status: int, headers: Headers) -> str:
         """Explains a response of the listener to the header `Isthmus-Hop`; "" if it is one to the request."""
         if status == 403 and (HOP, REFUSED) in headers:
-            return "it refused the signature: if this recurs, set the same cluster.secret at both, and check their clocks"
+            return "it refused the signature: if this recurs, set the same cluster.secret at both, and their clocks"
         return ""
 
 
