@@ -339,7 +339,7 @@ def test_make_targets_in_prose_exist() -> None:
 
 @pytest.mark.parametrize("example", [one for one in blocks("yaml") if "kubernetes" not in one.name], ids=str)
 def test_configurations_on_pages_are_valid(example: Block) -> None:
-    variables = dict.fromkeys(("ALICE_SHA256", "LINK_KEY", "STATE_KEY", "PASSWORD"), "0" * 64)
+    variables = dict.fromkeys(("ALICE_SHA256", "LINK_KEY", "STATE_KEY", "PASSWORD", "CLUSTER_SECRET"), "0" * 64)
     assert loads(example.text, "yaml", "/somewhere", variables).servers
 
 
@@ -426,8 +426,12 @@ def texts_in_the_code() -> list[str]:
 
 def test_messages_under_troubleshooting_are_in_the_code() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    replicas = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").partition("\n## Troubleshooting")[2]
     messages = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    named = re.findall(r"^\| [^`|]*`([^`]+)`", replicas, re.MULTILINE)
     assert len(messages) > 15
+    assert len(named) > 15
+    messages += named
     texts = texts_in_the_code()
     for message in messages:
         for part in message.split("…"):

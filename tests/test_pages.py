@@ -27,7 +27,7 @@ from isthmus.app.config.dialects.recognition import recognize
 
 ROOT = Path(__file__).parent.parent
 REAL = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
-TASKS = ("index", "clients", "http", "files", "profiles", "protect", "run")
+TASKS = ("index", "clients", "http", "files", "profiles", "protect", "run", "scaling")
 PAGES = [ROOT / "README.md", *(ROOT / f"docs/{name}.md" for name in TASKS)]
 PORT = "8932"
 TIMEOUT_S = 60

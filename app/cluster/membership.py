@@ -89,7 +89,7 @@ class Membership:
                 break
             if leases.rival is not None and not is_told:
                 is_told = True
-                told = "replica %s has a lease of an earlier run: waiting %g s to see that nobody renews it"
+                told = "replica %s has a lease already: waiting %g s to see whether a process still renews it"
                 _log.warning(told, self.name.tag, leases.lease_s)
             await self._wait()
         if leases.state is LeaseState.REFUSED:
@@ -115,7 +115,7 @@ class Membership:
         to = "" if rival is None or rival.lease is None else f" to {rival.lease.address or rival.lease.run}"
         raise Failed(
             f"the lease of replica {self.name.tag} was lost{to}: this process had been paused or cut off for "
-            f"longer than {self._leases.lease_s:g} s, and ends so that nothing is done twice"
+            f"longer than {self._leases.lease_s:g} s, and ends so that nothing is done twice: start it again"
         )
 
     async def leave(self) -> None:

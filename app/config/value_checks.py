@@ -35,7 +35,8 @@ def check_secret(key: str, secret: str) -> Iterator[Problem]:
     """Checks the length of a signing secret. Problems never repeat it: a wrong one is a secret too."""
     size = len(secret.encode())
     if size < KEY_MIN_BYTES:
-        yield Problem(key, f"a secret of {KEY_MIN_BYTES} bytes or more", f"got one of {size}")
+        right = f"a secret of {KEY_MIN_BYTES} bytes or more, such as one of `openssl rand -hex 32`"
+        yield Problem(key, right, f"got {size} bytes")
 
 
 def check_origin(key: str, origin: str) -> Iterator[Problem]:

@@ -23,6 +23,9 @@ from .forwarder import Forwarder, TransparentServer
 
 UNIX: Final = "unix:"
 """The start of the address of a replica on this machine. The path of its Unix socket follows."""
+_NOWHERE: Final = (
+    "its address is not known: the records cannot be read now, or it has neither cluster.listen nor cluster.socket"
+)
 
 
 class Membership(Protocol):
@@ -53,7 +56,7 @@ class ReplicaDialer(Dialer):
     def explain_refusal(self, status: int, headers: Headers) -> str:
         """Explains a response of the listener to the header `Isthmus-Hop`; "" if it is one to the request."""
         if status == 403 and (HOP, REFUSED) in headers:
-            return "the other replica has been restarted, or has another secret, or another time"
+            return "it refused the signature: if this recurs, set the same cluster.secret at both, and their clocks"
         return ""
 
 
@@ -120,7 +123,7 @@ class Replicas(Forwarder):
             try:
                 dialer = ReplicaDialer(address, self._limits)
             except ValueError as error:
-                detail = f"the address {address!r} of another replica cannot be used: {error}"
+                detail = f"the address {address!r} of another replica cannot be used: {error}" if address else _NOWHERE
                 raise ForwardFailed(503, "upstream_unreachable", detail) from None
             server = TransparentServer(Endpoint("http://localhost"), None, HeaderRules())
             self.add(address, server, dialer, f"the replica at {address}")

@@ -57,7 +57,7 @@ async def test_a_replica_that_was_paused_ends(record_server: RecordServer) -> No
                 assert not successor.is_lost
     assert said == (
         "the lease of replica a was lost to http://a:1: this process had been paused or cut off for longer than "
-        f"{LEASE_S:g} s, and ends so that nothing is done twice"
+        f"{LEASE_S:g} s, and ends so that nothing is done twice: start it again"
     )
 
 
@@ -66,7 +66,7 @@ async def test_a_second_replica_of_one_tag_does_not_start(record_server: RecordS
     with anyio.fail_after(WAIT_S):
         async with member(store.open(), "a"), store.process("a") as other:
             said = await to_thread.run_sync(other.ended)
-            assert other.first_line.startswith("replica a has a lease of an earlier run: waiting")
+            assert other.first_line.startswith("replica a has a lease already: waiting")
             assert said == "replica a runs already at http://a:1: give this one another cluster.replica"
 
 

@@ -299,7 +299,7 @@ async def test_a_replica_that_goes_between_two_messages(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("body", [post(RESULT), patch_(b"some bytes"), get(), get(method="DELETE")])
 @pytest.mark.parametrize("why", ["unreachable", "broken", "no address", "slow"])
 async def test_a_replica_that_does_not_answer_is_tried_again_later(
-    monkeypatch: pytest.MonkeyPatch, why: str, body: bytes
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str, body: bytes
 ) -> None:
     limits = Limits(forward_reply_timeout_s=0.05) if why == "slow" else None
     async with pair(monkeypatch, limits) as w:
@@ -323,6 +323,8 @@ async def test_a_replica_that_does_not_answer_is_tried_again_later(
             assert (answer.status, answer.headers[b"retry-after"]) == (503, b"1")
         else:
             assert unavailable(answer)
+        if why == "no address":
+            assert "it has neither cluster.listen nor cluster.socket" in caplog.text
 
 
 async def test_a_response_that_breaks_off_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
