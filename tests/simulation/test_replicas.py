@@ -64,7 +64,7 @@ def _find_none(self: Any, id: str, then: Any) -> bool:
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "seed", "what"),
     [
-        (Context, "forward", _pass_on_again, "replicas-0", "that was returned is passed on again"),
+        (Context, "forward", _pass_on_again, "replicas-1", "that was returned is passed on again"),
         (Context, "forward", _never_pass_on, "replicas-2", "nothing went wrong|was refused with 404"),
         (ForeignTasks, "wait_for_task", _find_none, "replicas-3", "is not known any more"),
     ],
