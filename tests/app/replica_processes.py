@@ -51,11 +51,9 @@ class Replicas:
         self.internal_ports = {tag: free_port() for tag in self.tags}
         self.runs: dict[str, Run] = {}
 
-    def config(self, tag: str) -> Path:
-        root = self.folder / tag
-        root.mkdir(exist_ok=True)
+    def settings(self, tag: str, root: Path) -> Json:
         internal = f"127.0.0.1:{self.internal_ports[tag]}"
-        settings = {
+        return {
             "core": {"host": "127.0.0.1", "port": self.ports[tag], "drain_seconds": 2, "link_keys": [KEY]},
             "auth": {"tokens": [{"name": "alice", "sha256": digest_of(ALICE).hex()}]},
             "storage": {"root": str(root / "data"), "records": self.stores.records, "blobs": self.stores.blobs},
@@ -70,8 +68,12 @@ class Replicas:
                 }
             ],
         }
+
+    def config(self, tag: str) -> Path:
+        root = self.folder / tag
+        root.mkdir(exist_ok=True)
         path = root / "isthmus.yaml"
-        path.write_text(json.dumps(settings))  # JSON is YAML
+        path.write_text(json.dumps(self.settings(tag, root)))  # JSON is YAML
         return path
 
     def start(self, tag: str) -> None:
@@ -93,8 +95,10 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def replicas(folder: Path, stores: SharedStores, blobs: S3Server, count: int) -> Iterator[Replicas]:
-    made = Replicas(folder, stores, blobs, count)
+def replicas(
+    folder: Path, stores: SharedStores, blobs: S3Server, count: int, kind: type[Replicas] = Replicas
+) -> Iterator[Replicas]:
+    made = kind(folder, stores, blobs, count)
     try:
         for tag in made.tags:
             made.start(tag)
@@ -133,8 +137,10 @@ class Client:
         while True:
             tag = self._random.choice(self.only or self.world.live or self.world.tags)
             try:
-                reply = self._fetch(tag, method, path, body, headers or {})
+                reply = self.fetch_at(tag, method, path, body, headers)
                 self.statuses.append(reply.status)
+                if reply.status == 502:
+                    raise ConnectionError("the replica was lost during the request")
                 if reply.status != 503:
                     return reply
             except OSError:
@@ -145,10 +151,13 @@ class Client:
             assert time.monotonic() < give_up_at, f"no replica answers; the last statuses: {self.statuses[-5:]}"
             threading.Event().wait(PAUSE_S)
 
-    def _fetch(self, tag: str, method: str, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+    def fetch_at(
+        self, tag: str, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Reply:
+        """Sends a request to a replica."""
         connection = http.client.HTTPConnection("127.0.0.1", self.world.ports[tag], timeout=PATIENCE_S)
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:

@@ -4,8 +4,8 @@ A balancer sends each request to any replica. Each replica has its own clock and
 servers, and its lease, which is that of `core.replicas`. The faults of replicas:
 
 kills: the process dies, and starts again under the same tag once its lease is gone. stops: it is stopped in order.
-pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas cannot
-reach each other. isolates: a replica cannot reach the storage. outages: nobody can. skews: clocks differ.
+pauses: it stands still, and then handles what came meanwhile; its lease may be gone by then. splits: two replicas
+cannot reach each other. isolates: a replica cannot reach the storage. outages: nobody can. skews: clocks differ.
 """
 
 from __future__ import annotations
@@ -369,7 +369,9 @@ class Replica(LastingNetwork):
     def take_notice(self, key: str, value: bytes | None, run: str) -> None:
         """Tells the engine of a record that another replica has written or removed."""
         if run == self.run_name and not self._is_down:
-            self._take_effects("receive_records", self.engine.receive_records([(key, value)], self.now), None, key.encode())
+            self._take_effects(
+                "receive_records", self.engine.receive_records([(key, value)], self.now), None, key.encode()
+            )
 
     # --- Requests that other replicas answer ------------------------------------------------------------------------
 
@@ -571,9 +573,8 @@ class ReplicaNetwork(Network):
     @property
     def is_tried(self) -> bool:
         """True if a replica may refuse anything, or cannot be reached, or could not a while ago."""
-        return (
-            self.now < max(self._away_until, self._split_until, self.troubled_until) + TRIED_S
-            or any(one.is_tried or one.is_paused or one.is_cut_off for one in self.replicas.values())
+        return self.now < max(self._away_until, self._split_until, self.troubled_until) + TRIED_S or any(
+            one.is_tried or one.is_paused or one.is_cut_off for one in self.replicas.values()
         )
 
     @property
@@ -754,5 +755,3 @@ class ReplicaNetwork(Network):
 def _home(channel: Channel) -> Network:
     assert channel.home is not None
     return channel.home
-
-

@@ -46,4 +46,3 @@ class ReplicaPromises(Promises):
             raise Wrong(f"{handle} is {status} now")
         if status in ("completed", "failed", "cancelled"):
             handle.status = status
-

@@ -49,7 +49,7 @@ _URI: Final = re.compile(r"(artifact|upload)://sessions/([^/]+)/([^/]+)")
 
 
 class SharedStorage(StormyDisk):
-    """What all replicas share: records, blobs and the weather. It also holds the folders of all servers.
+    """The storage of all replicas: records, blobs and the weather. It also holds the folders of all servers.
 
     Attributes:
         writers: the tags of the replicas that have written a record first.

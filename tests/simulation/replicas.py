@@ -182,8 +182,8 @@ class ReplicasWorld(LastingWorld):
             left = {name: table for name, table in tables(replica.engine).items() if table and name not in OWN}
             drafts = replica.disk.partial.keys() - disk.junk
             if left or drafts or replica.engine.tasks() or replica.engine.files():
-                raise Wrong(f"left in {replica.tag} of clients that have gone: {left}, {drafts}, {replica.engine.files()}")
+                raise Wrong(
+                    f"left in {replica.tag} of clients that have gone: {left}, {drafts}, {replica.engine.files()}"
+                )
         if network.hops or network.unbegun:
             raise Wrong(f"left of requests that were passed on: {network.hops}")
-
-

@@ -37,6 +37,12 @@ _log: Final = logging.getLogger("isthmus.http")
 UNAVAILABLE: Final = "the replica that has this does not answer now: try again later"
 
 
+LOST: Final = "the replica that has this was lost: it is not known whether the request was carried out"
+MAY_HAVE_RUN: Final = frozenset({"upstream_broken", "upstream_timed_out"})
+"""The codes of failures after which the other replica may have carried the request out. Clients and balancers send a
+request again after a 503, and a call may not run twice."""
+
+
 def unavailable(target: str) -> Refused:
     """Returns the response to a request that its replica does not answer now."""
     return refusal_at(target, 503, UNAVAILABLE, ((b"retry-after", b"1"),))
@@ -53,7 +59,7 @@ class PassedRequest(ForwardedRequest):
         ForwardFailed: the replica cannot be reached.
     """
 
-    __slots__ = ("_hand_back", "_replica", "_replicas", "_target")
+    __slots__ = ("_hand_back", "_is_post", "_replica", "_replicas", "_target")
 
     def __init__(
         self,
@@ -74,6 +80,7 @@ class PassedRequest(ForwardedRequest):
         self._replicas = replicas
         self._replica = replica
         self._target = target
+        self._is_post = plan.method == "POST"
         self._hand_back = hand_back
         super().__init__(
             replicas,
@@ -95,7 +102,8 @@ class PassedRequest(ForwardedRequest):
             self._hand_back()
             return
         _log.warning("a request could not be passed on to replica %s: %s", self._replica.tag, failure.detail)
-        self._refuse(unavailable(self._target))
+        is_lost = self._is_post and failure.code in MAY_HAVE_RUN
+        self._refuse(refusal_at(self._target, 502, LOST) if is_lost else unavailable(self._target))
 
 
 class Passing:
