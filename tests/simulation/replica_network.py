@@ -42,7 +42,7 @@ from simulated_wires import Item
 
 REPLICA_FAULTS: Final = ("kills", "stops", "pauses", "splits", "isolates", "outages", "skews")
 TAGS: Final = "abcdefgh"
-TRIED_S: Final = 20.0
+TRIED_S: Final = 40.0
 """The time after a trouble in which requests may still be refused for it."""
 KNOWN_S: Final = 1.0
 """The time for which a replica that was found is not looked up again."""

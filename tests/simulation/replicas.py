@@ -13,6 +13,7 @@ from typing import Final
 import masks
 import msgspec
 from filing_clients import FILING_KINDS, UNKNOWN, Filing
+from isthmus.core.base.errors import INTERNAL_ERROR
 from isthmus.core.base.plan import Affinity, Eviction, Plan
 from isthmus.core.bulk import BulkEngine
 from lasting import KEPT, TIGHT, LastingWorld
@@ -158,8 +159,8 @@ class ReplicasWorld(LastingWorld):
 
     def _check_answered(self) -> None:
         for client in self.clients:
-            # names of a replica that was killed are unknown, and requests to one that does not answer are refused
-            refused = sum(client.outcomes.pop(f"error {code}", 0) for code in UNKNOWN)
+            # what is of others or expired is unknown, and a task that was cancelled has no result
+            refused = sum(client.outcomes.pop(f"error {code}", 0) for code in (*UNKNOWN, INTERNAL_ERROR))
             client.outcomes["error"] -= refused
             client.outcomes += Counter()
         super(LastingWorld, self)._check_answered()

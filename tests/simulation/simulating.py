@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
 import masks
 from lasting import LASTING_FAULTS
+from replica_network import REPLICA_FAULTS
 from shrinking import TRIES_MAX, shrink
 from simulated_network import STRANGE
 from simulation import Report
@@ -104,7 +105,10 @@ def main() -> int:
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
     print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if not name.startswith("fault ")))
-    print("faults:", ", ".join(f"{fault} {counts['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS)))
+    print(
+        "faults:",
+        ", ".join(f"{fault} {counts['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS, *REPLICA_FAULTS)),
+    )
     print("requests:", ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items())))
     if failed:
         print(f"{len(failed)} went wrong; see them again with: make simulate SEEDS='{' '.join(failed)}'")

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.tasks.foreign_tasks import ForeignTasks
 from replica_network import REPLICA_FAULTS
 from replicas import ReplicasWorld
 from worlds import run_world
 
-SEEDS: Final = tuple(f"replicas-{number}" for number in (0, 3, 8, 21))
+SEEDS: Final = tuple(f"replicas-{number}" for number in (2, 27, 28, 39))
 KEPT: Final = tuple((Path(__file__).parent / "replicas_seeds.txt").read_text().split())
 
 
@@ -57,6 +58,10 @@ def _never_pass_on(self: Any, channel: Any, name: str, *, is_returned: bool) -> 
     return False
 
 
+def _evict_any(self: FileStore, entry: Any) -> bool:
+    return True
+
+
 def _find_none(self: Any, id: str, then: Any) -> bool:
     return False
 
@@ -64,9 +69,10 @@ def _find_none(self: Any, id: str, then: Any) -> bool:
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "seed", "what"),
     [
-        (Context, "forward", _pass_on_again, "replicas-0", "that was returned is passed on again"),
+        (Context, "forward", _pass_on_again, "replicas-1", "that was returned is passed on again"),
         (Context, "forward", _never_pass_on, "replicas-2", "nothing went wrong|was refused with 404"),
-        (ForeignTasks, "wait_for_task", _find_none, "replicas-3", "is not known any more"),
+        (FileStore, "_is_unused_elsewhere", _evict_any, "replicas-23", "which a has stored"),
+        (ForeignTasks, "wait_for_task", _find_none, "replicas-15", "is not known any more"),
     ],
 )
 def test_a_planted_fault_is_seen(
