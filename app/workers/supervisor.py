@@ -133,10 +133,11 @@ class Supervisor:
     async def _run(self, stop: Stop, folder: WorkersFolder) -> None:
         stop.order = self._stopping.set
         stop.at_once = self._kill
+        stop.reload = lambda: from_thread.run_sync(self._reload.set)  # at the start, it waits until all workers run
         async with anyio.create_task_group() as keeping:
             self._keeping, self._folder = keeping, folder
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._start_all, stop)
+                tasks.start_soon(self._start_all)
                 await self._stopping.wait()
                 tasks.cancel_scope.cancel()
             self._is_ending = True
@@ -152,7 +153,7 @@ class Supervisor:
 
     # --- Workers ----------------------------------------------------------------------------------------------------
 
-    async def _start_all(self, stop: Stop) -> None:
+    async def _start_all(self) -> None:
         # The first one alone: if it cannot start, none can, and one message says so.
         for _ in range(self._count):
             slot = self._add(self._settings)
@@ -161,7 +162,6 @@ class Supervisor:
         for slot in self._slots:
             await slot.outcome.wait()
         self._show_screen()
-        stop.reload = lambda: from_thread.run_sync(self._reload.set)
         while True:
             await self._reload.wait()
             self._reload = anyio.Event()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command import Run, Session, is_alive, run, until
 from file_caller import Caller
-from worker_runs import Workers, family, running, status_of, tool_pid
+from worker_runs import Workers, children, family, running, status_of, tool_pid
 
 Write = Callable[..., Path]
 
@@ -158,6 +158,13 @@ def test_a_faulty_configuration_changes_nothing(write_config: Write) -> None:
         workers.signal(signal.SIGHUP)
         workers.wait_line("storage cannot change while workers run", "stderr")
         assert workers.children == before and status_of(session) == 200
+
+
+def test_a_reload_at_the_start_waits_until_all_workers_run(write_config: Write) -> None:
+    with Run("serve", "--workers", "2", str(write_config())) as supervisor:
+        until(lambda: bool(children(supervisor.pid)), "the first worker")
+        supervisor.signal(signal.SIGHUP)
+        supervisor.wait_line("all workers have the new configuration", "stderr")
 
 
 def test_a_worker_that_ends_again_and_again_ends_all(write_config: Write, tmp_path: Path) -> None:
