@@ -1,4 +1,4 @@
-"""Measures the work of replicas, not their time: `replica_work.py [--clients 96]`.
+"""Measures the work of replicas, not their time: `replica_work.py [--clients 48]`.
 
 The same clients use one, two, four and eight replicas without faults. Once the balancer sends each request to the owner
 of what it names, once to any replica. The table shows for each client request the inputs of all engines and the CPU
@@ -18,10 +18,13 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
+import msgspec
 from filing_clients import Filing
+from isthmus.core.base.plan import Offer, TaskRules
 from isthmus.core.bulk import BulkEngine
 from replicas import ReplicasWorld
 from simulated_clients import Client, HttpClient, ModernHttpClient
+from simulated_servers import Server
 
 COUNTS: Final = (1, 2, 4, 8)
 LOAD_S: Final = 60.0
@@ -58,11 +61,19 @@ class Gauge:
 class LoadWorld(ReplicasWorld):
     """A world without faults, of clients over HTTP that only call."""
 
+    has_tasks = False
+
     def _draw(self, fault: str, chance: float, rng: random.Random) -> bool:
         return False
 
     def _drawn_manners(self, seed: str) -> list[str]:
         return []
+
+    def _server(self, number: int) -> Server:
+        server = super()._server(number)
+        if not self.has_tasks:
+            server.plan = msgspec.structs.replace(server.plan, tasks=TaskRules(offer=Offer.OWN))
+        return server
 
 
 def measured(seed: str, count: int, client_count: int, *, is_routed: bool) -> tuple[Gauge, int]:
@@ -93,9 +104,11 @@ def _call(client: Client, number: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--clients", type=int, default=96)
+    parser.add_argument("--clients", type=int, default=48)
     parser.add_argument("--seeds", nargs="*", default=["replicas-5"])
+    parser.add_argument("--tasks", action="store_true", help="servers may make tasks of calls, which others are told")
     options = parser.parse_args()
+    LoadWorld.has_tasks = options.tasks
     print("| Balancer | Replicas | Inputs a request | CPU µs a request | Times one, busiest | Times one, even |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for is_routed in (True, False):
