@@ -65,6 +65,7 @@ class Tasks(Feature):
             "task": local_tasks.handle_expiry,
             SHARE_TIMER: local_tasks.task_quota.handle_share,
             "task-tick": local_tasks.task_questions.handle_tick,
+            "task-save": local_tasks.handle_unsaved,
             "task-look": requests.handle_look,
             "task-elsewhere": foreign_tasks.handle_elsewhere,
         }

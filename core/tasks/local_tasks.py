@@ -47,6 +47,9 @@ from .table import Run, TaskTable
 MESSAGE_MAX_CHARS: Final = 400
 """The length of a task's `statusMessage` on failure. The outcome holds the whole error."""
 
+SAVED_LATER_S: Final = 10.0
+"""Time after which the end of a task that the storage did not take is saved again. Outages take seconds to minutes."""
+
 NO_CHANNEL: Final = ChannelId(0)
 """The channel of exchanges that no client request began."""
 
@@ -85,9 +88,11 @@ class LocalTasks:
         self._table = table
         self._tasks = table.tasks
         self._runs = table.runs
+        self._unsaved: dict[str, StoredTask] = {}  # the ends of tasks that the storage has not taken yet
 
     def __len__(self) -> int:
-        return len(self._tasks) + len(self._runs) + len(self._table.waiters) + len(self.task_quota) + len(self._store)
+        parts = (self._tasks, self._runs, self._table.waiters, self.task_quota, self._store, self._unsaved)
+        return sum(map(len, parts))
 
     # --- Queries ----------------------------------------------------------------------------------------------------
 
@@ -359,6 +364,7 @@ class LocalTasks:
                 return
             if fault:
                 self._context.note("warning", f"what a task came to is lost with this process: {fault}", task.server)
+                self._save_later(task, record)
             task.receive_outcome(outcome, blob)
             self._end(task, ending, task.message, is_saved=True)
             if task.sid != record.sid:  # it moved to another session meanwhile
@@ -368,6 +374,22 @@ class LocalTasks:
         if ending is TaskInput.FAIL:
             task.describe(task.message or _summary(outcome))
         record = record_of(task, state=state, outcome=outcome, blob=blob)
+        self._save(task, record, saved)
+
+    def _save_later(self, task: Task, record: StoredTask) -> None:
+        """Saves the end of a task once the storage works again: other replicas show what the record says."""
+        if self._context.plan.replica is not None:
+            self._unsaved[task.id] = record
+            at = self._context.now + SAVED_LATER_S
+            self._context.timers.set(("task-save", task.id), at, "end of a task that could not be saved")
+
+    def handle_unsaved(self, id: str) -> None:
+        task, record = self._tasks[id], self._unsaved.pop(id)
+
+        def saved(fault: str) -> None:
+            if fault and self._tasks.get(id) is task:
+                self._save_later(task, record)
+
         self._save(task, record, saved)
 
     def _ending_of(self, task: Task, outcome: Outcome) -> TaskInput:
@@ -438,18 +460,15 @@ class LocalTasks:
         if self._tasks.pop(task.id, None) is None:
             return
         self.task_quota.forget(task)
-        for purpose in ("task", "task-tick"):
+        self._unsaved.pop(task.id, None)
+        for purpose in ("task", "task-tick", "task-save"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
         self._store.forget(task)
 
     def cancel_for(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Carries out a `tasks/cancel`."""
-        if not self.is_own(task) and task.state is not TaskState.CANCELLED:
-            end = f"it is {task.state.value} already" if task.is_over else "its replica has not answered: try again"
-            self.answers.refuse(session, exchange, INVALID_PARAMS, f"{NOT_CANCELLED}: {end}")
-            return
-        if task.is_over and self.is_own(task) and not session.is_stateless:
+        if task.is_over and not session.is_stateless:
             text = f"{NOT_CANCELLED}: it is {task.state.value} already"
             self.answers.refuse(session, exchange, INVALID_PARAMS, text)
             return
@@ -464,9 +483,20 @@ class LocalTasks:
                 continue
             self.answers.forget(exchange)
             if exchange.method == "tasks/cancel" and self._tasks.get(task.id) is task:
-                self.cancel_for(session, exchange, task)
+                if self.is_own(task):
+                    self.cancel_for(session, exchange, task)
+                else:
+                    self._answer_cancel(session, exchange, task)
             else:
                 self.answers.answer(session, exchange, task)
+
+    def _answer_cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
+        """Answers a `tasks/cancel` that another replica was asked to carry out."""
+        if task.state is TaskState.CANCELLED or (task.is_over and session.is_stateless):
+            self.answers.acknowledge_cancel(session, exchange, task)
+            return
+        end = f"it is {task.state.value} already" if task.is_over else "its replica has not answered: try again"
+        self.answers.refuse(session, exchange, INVALID_PARAMS, f"{NOT_CANCELLED}: {end}")
 
     # --- Questions --------------------------------------------------------------------------------------------------
 
@@ -546,7 +576,8 @@ class LocalTasks:
             return
         if self.is_own(task):
             self.task_quota.leave(task)
-        for purpose in ("task", "task-tick", "task-elsewhere"):
+        self._unsaved.pop(task.id, None)
+        for purpose in ("task", "task-tick", "task-elsewhere", "task-save"):
             self._context.timers.cancel((purpose, task.id))
         self._store.leave(task)
         self.answer_waiting(task)

@@ -13,7 +13,7 @@ from isthmus.core.base.storage import Load, Save
 from isthmus.core.state.records import StoredTask
 from isthmus.core.tasks import foreign_tasks
 from isthmus.core.tasks.foreign_tasks import BUSY, MIRRORS_MAX
-from isthmus.core.tasks.local_tasks import LOST
+from isthmus.core.tasks.local_tasks import LOST, SAVED_LATER_S
 from task_clients import ClientRequest, Party
 from task_scenes import Scene, scene
 from task_servers import Work, text
@@ -308,3 +308,29 @@ def test_a_cancellation_is_answered_if_the_task_is_told_of_while_it_is_saved() -
     b.store.deliver(b.world)  # and the record that asks for the end is saved
     b.wait(b.limits.task_look_s + 2)
     assert "its replica has not answered" in asked.error["message"]
+
+
+def test_an_end_that_the_storage_did_not_take_is_saved_later() -> None:
+    a, b = pair()
+    id, work = begun(a)
+    a.store.is_failing = True
+    a.server.finish(work, text("done"))
+    a.wait(25.0)
+    assert record_of(a, id).status.value == "working"
+    a.store.is_failing = False
+    a.wait(SAVED_LATER_S)
+    party = ann(b)
+    assert b.status(party, id) == "completed"
+    assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    saves = len(a.world.every(Save))
+    a.wait(60.0)
+    assert len(a.world.every(Save)) == saves
+
+
+def test_a_task_that_is_over_cannot_be_cancelled_at_another_replica_either() -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    assert a.ask(a.parties[0].cancel(id)).result["status"] == "cancelled"
+    refused = [world.ask(party.cancel(id)).error for world, party in ((a, a.parties[0]), (b, ann(b)))]
+    assert refused[0] == refused[1]
+    assert refused[0]["code"] == -32602
