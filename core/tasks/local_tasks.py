@@ -91,8 +91,8 @@ class LocalTasks:
         self._unsaved: dict[str, StoredTask] = {}  # the ends of tasks that the storage has not taken yet
 
     def __len__(self) -> int:
-        parts = (self._tasks, self._runs, self._table.waiters, self.task_quota, self._store, self._unsaved)
-        return sum(map(len, parts))
+        held = len(self._table.waiters) + len(self.task_quota) + len(self._store) + len(self._unsaved)
+        return len(self._tasks) + len(self._runs) + held
 
     # --- Queries ----------------------------------------------------------------------------------------------------
 
