@@ -18,7 +18,7 @@ from s3_server import S3Server
 from shared_gateways import SharedStores
 
 KILLS: Final = int(os.environ.get("REPLICA_KILLS", "2"))
-"""Replicas that are killed under load. The command in docs/scaling.md kills a hundred."""
+"""Replicas that are killed under load. The command in docs/proof.md kills a hundred."""
 LOADERS: Final = 3
 PROMISES_MAX: Final = 200
 """Files of each kind for a client under load. All of them have to fit, since room is made by removing the oldest."""
