@@ -296,4 +296,4 @@ def test_files_are_counted(gateway: Gateway) -> None:
     assert found["isthmus_files_bytes", "b", "artifact"] == 200_000
     gone = {key[1:]: value for key, value in found.items() if key[0] == "isthmus_files_gone_total"}
     assert {key: value for key, value in gone.items() if value} == {("a", "upload", "deleted"): 1}
-    assert len(gone) == 2 * 2 * 4
+    assert len(gone) == 2 * 2 * 5
