@@ -88,7 +88,7 @@ class LocalTasks:
         self._table = table
         self._tasks = table.tasks
         self._runs = table.runs
-        self._unsaved: dict[str, StoredTask] = {}  # the ends of tasks that the storage has not taken yet
+        self._unsaved: dict[str, tuple[StoredTask, Callable[[str], None]]] = {}  # ends that the storage has not taken
 
     def __len__(self) -> int:
         held = len(self._table.waiters) + len(self.task_quota) + len(self._store) + len(self._unsaved)
@@ -335,8 +335,9 @@ class LocalTasks:
         assert outcome is not None
         task.describe(run.message)
         if run.is_cancelled:
-            self._end(task, TaskInput.CANCEL, task.message or "the server cancelled it")
+            self._save_cancelled(task, run, task.message or "the server cancelled it")
             return
+        run.end()
         if len(outcome.data) <= self._context.limits.task_inline_max_bytes:
             self._save_outcome(task, outcome, None)
             return
@@ -364,7 +365,6 @@ class LocalTasks:
                 return
             if fault:
                 self._context.note("warning", f"what a task came to is lost with this process: {fault}", task.server)
-                self._save_later(task, record)
             task.receive_outcome(outcome, blob)
             self._end(task, ending, task.message, is_saved=True)
             if task.sid != record.sid:  # it moved to another session meanwhile
@@ -374,23 +374,32 @@ class LocalTasks:
         if ending is TaskInput.FAIL:
             task.describe(task.message or _summary(outcome))
         record = record_of(task, state=state, outcome=outcome, blob=blob)
-        self._save(task, record, saved)
+        self._save_end(task, record, saved)
 
-    def _save_later(self, task: Task, record: StoredTask) -> None:
-        """Saves the end of a task once the storage works again: other replicas show what the record says."""
-        if self._context.plan.replica is not None:
-            self._unsaved[task.id] = record
-            at = self._context.now + SAVED_LATER_S
-            self._context.timers.set(("task-save", task.id), at, "end of a task that could not be saved")
-
-    def handle_unsaved(self, id: str) -> None:
-        task, record = self._tasks[id], self._unsaved.pop(id)
+    def _save_end(self, task: Task, record: StoredTask, then: Callable[[str], None]) -> None:
+        """Saves the end of a task, and calls `then` with the reason of a failure. With several replicas it is saved
+        again until the storage takes it: the others show what the record says."""
 
         def saved(fault: str) -> None:
-            if fault and self._tasks.get(id) is task:
-                self._save_later(task, record)
+            if fault and self._context.plan.replica is not None and self._tasks.get(task.id) is task:
+                text = f"the end of a task is not stored yet, and is stored later: {fault}"
+                self._context.note("warning", text, task.server)
+                self._unsaved[task.id] = record, then
+                at = self._context.now + SAVED_LATER_S
+                self._context.timers.set(("task-save", task.id), at, "end of a task that could not be saved")
+            else:
+                then(fault)
 
         self._save(task, record, saved)
+
+    def handle_unsaved(self, id: str) -> None:
+        """Saves the end of a task again."""
+        self._save_end(self._tasks[id], *self._unsaved.pop(id))
+
+    def _forget_unsaved(self, id: str) -> None:
+        _, then = self._unsaved.pop(id, (None, None))
+        if then is not None:
+            then("the task is gone")
 
     def _ending_of(self, task: Task, outcome: Outcome) -> TaskInput:
         """Returns RETURN or FAIL. A result with `isError` fails a task of 2025-11-25; in the extension only a JSON-RPC
@@ -410,7 +419,7 @@ class LocalTasks:
         task.end(ending, message, self._context.now_unix)
         self._runs.pop(task.id, None)
         if not is_saved:
-            self._save(task, record_of(task))
+            self._save_end(task, record_of(task), lambda fault: None)
         self._context.timers.cancel(("task-tick", task.id))
         if is_told:
             self.task_notifications.tell(task)
@@ -420,9 +429,34 @@ class LocalTasks:
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
     def cancel(self, task: Task, why: str) -> None:
-        """Cancels a task: the call is cancelled upstream, and the client is notified."""
+        """Cancels a task: the call is cancelled upstream at once, and the client is notified once that end is stored. A
+        task whose end is being stored already goes on to it, since another replica may have shown that."""
         assert not task.is_over
-        self._cancel(task, why)
+        run = self._runs.get(task.id)
+        if run is None or run.request is not None:
+            self._cancel(task, why)
+        elif not run.is_ending:
+            self._cancel_call(task, run, why)
+            self._save_cancelled(task, run, why)
+
+    def _save_cancelled(self, task: Task, run: Run, why: str) -> None:
+        """Stores that a task is cancelled, and ends it once that is done."""
+
+        def saved(fault: str) -> None:
+            if not task.is_over and self._tasks.get(task.id) is task:
+                self._end(task, TaskInput.CANCEL, why, is_saved=True)
+
+        run.end()
+        task.touch(self._context.now_unix)
+        task.describe(why)
+        self._save_end(task, record_of(task, state=TaskState.CANCELLED), saved)
+
+    def _cancel_call(self, task: Task, run: Run, why: str) -> None:
+        """Cancels the call of a task upstream, unless that is over."""
+        if not run.exchange.is_over:
+            reason = msgspec.json.encode({"requestId": 0, "reason": why})
+            self.task_questions.drop_all(run.session, run.exchange, task)
+            self._responder.cancel(run.session, run.exchange, reason, run.session.headers)
 
     def _cancel(self, task: Task, why: str, *, error_text: str = "") -> None:
         """Cancels a task that is not over. If its client has no handle yet, its call is answered with an error, and the
@@ -435,11 +469,10 @@ class LocalTasks:
             return
         run = self._runs.get(task.id)
         self._end(task, TaskInput.CANCEL, why)
-        if run is not None and not run.exchange.is_over:
-            reason = msgspec.json.encode({"requestId": 0, "reason": why})
-            self.task_questions.drop_all(run.session, run.exchange, task)
-            self._responder.cancel(run.session, run.exchange, reason, run.session.headers)
-        if run is not None and run.request is not None:
+        if run is None:
+            return
+        self._cancel_call(task, run, why)
+        if run.request is not None:
             message = envelope.encode_error(run.id_raw, INTERNAL_ERROR, error_text or f"{CANCELLED}: {why}")
             self._responder.close(run.session, run.take_request(), message)
             self._remove(task)
@@ -460,7 +493,7 @@ class LocalTasks:
         if self._tasks.pop(task.id, None) is None:
             return
         self.task_quota.forget(task)
-        self._unsaved.pop(task.id, None)
+        self._forget_unsaved(task.id)
         for purpose in ("task", "task-tick", "task-save"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
@@ -474,7 +507,10 @@ class LocalTasks:
             return
         if not task.is_over:
             self.cancel(task, BY_CLIENT)
-        self.answers.acknowledge_cancel(session, exchange, task)
+        if task.is_over or session.is_stateless:
+            self.answers.acknowledge_cancel(session, exchange, task)
+        else:
+            self.answers.wait(session, exchange, task)
 
     def answer_waiting(self, task: Task) -> None:
         """Answers the requests that wait for a task: its state is known, or it is over, or it was removed."""
@@ -483,7 +519,7 @@ class LocalTasks:
                 continue
             self.answers.forget(exchange)
             if exchange.method == "tasks/cancel" and self._tasks.get(task.id) is task:
-                if self.is_own(task):
+                if self.is_own(task) and not task.is_over:
                     self.cancel_for(session, exchange, task)
                 else:
                     self._answer_cancel(session, exchange, task)
@@ -491,7 +527,7 @@ class LocalTasks:
                 self.answers.answer(session, exchange, task)
 
     def _answer_cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
-        """Answers a `tasks/cancel` that another replica was asked to carry out."""
+        """Answers a `tasks/cancel` that has waited for the end of the task, or for another replica."""
         if task.state is TaskState.CANCELLED or (task.is_over and session.is_stateless):
             self.answers.acknowledge_cancel(session, exchange, task)
             return
@@ -576,7 +612,7 @@ class LocalTasks:
             return
         if self.is_own(task):
             self.task_quota.leave(task)
-        self._unsaved.pop(task.id, None)
+        self._forget_unsaved(task.id)
         for purpose in ("task", "task-tick", "task-elsewhere", "task-save"):
             self._context.timers.cancel((purpose, task.id))
         self._store.leave(task)
@@ -643,8 +679,8 @@ class LocalTasks:
         self.task_quota.move(task, session.sid)
         task.move(session.sid)
         run = self._runs.get(task.id)
-        # An outcome that is being stored must stay the last record: `_save_outcome` saves the new session after it.
-        if run is None or run.outcome is None:
+        # An end that is being stored must stay the last record: `_save_outcome` saves the new session after it.
+        if run is None or not run.is_ending:
             self._save(task, record_of(task))
 
 

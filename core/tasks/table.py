@@ -17,6 +17,7 @@ class Run:
         outcome: the result or error of the call, while it is being stored.
         message: the server's status message for the outcome.
         is_cancelled: the server has cancelled its task.
+        is_ending: its end is being stored.
         saves: the saves of its record that are under way before its client gets the handle.
         created: an object with the `_meta` of the server's `CreateTaskResult`, which goes into ours.
     """
@@ -26,6 +27,7 @@ class Run:
         "exchange",
         "id_raw",
         "is_cancelled",
+        "is_ending",
         "message",
         "outcome",
         "request",
@@ -41,6 +43,7 @@ class Run:
         self.outcome: Outcome | None = None
         self.message = ""
         self.is_cancelled = False
+        self.is_ending = False
         self.saves = 0
         self.created: bytes | None = None
 
@@ -58,6 +61,10 @@ class Run:
         request, self.request = self.request, None
         assert request is not None
         return request
+
+    def end(self) -> None:
+        """Notes that the end of the task is being stored."""
+        self.is_ending = True
 
     def receive_meta(self, meta: bytes) -> None:
         """Keeps the `_meta` of the server's `CreateTaskResult` for ours."""

@@ -310,18 +310,27 @@ def test_a_cancellation_is_answered_if_the_task_is_told_of_while_it_is_saved() -
     assert "its replica has not answered" in asked.error["message"]
 
 
-def test_an_end_that_the_storage_did_not_take_is_saved_later() -> None:
+@pytest.mark.parametrize("end", ["completed", "cancelled"])
+def test_an_end_that_the_storage_did_not_take_is_saved_later(end: str) -> None:
+    """No client is told of it before, since another replica shows what the record says."""
     a, b = pair()
     id, work = begun(a)
     a.store.is_failing = True
-    a.server.finish(work, text("done"))
+    if end == "completed":
+        a.server.finish(work, text("done"))
+    else:
+        cancelled = a.parties[0].cancel(id)
     a.wait(25.0)
     assert record_of(a, id).status.value == "working"
+    assert a.status(a.parties[0], id) == "working"
     a.store.is_failing = False
     a.wait(SAVED_LATER_S)
     party = ann(b)
-    assert b.status(party, id) == "completed"
-    assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    assert a.status(a.parties[0], id) == b.status(party, id) == end
+    if end == "completed":
+        assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    else:
+        assert cancelled.result["status"] == end
     saves = len(a.world.every(Save))
     a.wait(60.0)
     assert len(a.world.every(Save)) == saves

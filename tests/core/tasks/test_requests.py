@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -170,26 +169,6 @@ def test_the_final_message_of_a_server_replaces_earlier_ones(down: Era, up: Era)
     assert polled.get("statusMessage") in ("all of it", None)
     (record,) = world.store.tasks.values()
     assert record.message == polled.get("statusMessage", "")
-
-
-@pytest.mark.parametrize("size", [4096, 4097])
-def test_an_outcome_that_is_stored_for_a_task_that_is_over_by_then_is_dropped(size: int) -> None:
-    """The client cancelled meanwhile: a separately stored outcome is discarded, and the task stays cancelled."""
-    world = scene(offer=Offer.ALWAYS)
-    party = world.party(LEGACY)
-    id, work = world.begin(party, "a")
-    base = len(json.dumps(text("")).replace(" ", ""))
-    world.store.is_slow = True
-    world.server.finish(work, text("x" * (size - base)))
-    world.run()
-    assert world.ask(party.cancel(id)).result["status"] == "cancelled"
-    while world.store.held:
-        world.store.deliver(world.world)
-        world.run()
-    assert world.status(party, id) == "cancelled"
-    assert world.store.blobs == {}
-    (record,) = world.store.tasks.values()
-    assert (record.status.value, record.blob) == ("cancelled", None)
 
 
 # --- Subscriptions ----------------------------------------------------------------------------------------------------
