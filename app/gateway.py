@@ -396,8 +396,8 @@ def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> lis
         files = (file for file in hub.files() if file.kind == "artifact" and file.stored_at_unix < old_unix)
         return {artifact_key(file.session, file.id) for file in files} | {TASK_PREFIX + task.id for task in hub.tasks()}
 
-    kinds = frozenset({"artifact", "upload", "task", "cancel"})
-    found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel"), known)]
+    kinds = frozenset({"artifact", "upload", "task", "cancel", "change"})
+    found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel", "change"), known)]
     if gate is not None:
         found.append(Interest(frozenset({KIND}), revocations.receive_records, (KIND,)))
     return found

@@ -20,6 +20,7 @@ from .downstream.downstream import Downstream
 from .state.context import Context
 from .state.feature import Feature
 from .state.storage_orders import StorageOrders
+from .subscriptions.changed_lists import ChangedLists
 from .subscriptions.subscriptions import Subscriptions
 from .upstream.upstream import Upstream
 
@@ -39,11 +40,12 @@ _HAS_FILES, _HAS_TASKS, _HAS_QUESTIONS = has_room("files"), has_room("tasks"), h
 
 
 class Features(NamedTuple):
-    """The features of an engine; None for a room that is left out."""
+    """The features of an engine; None for a room that is left out, and for what only several replicas need."""
 
     questions: Questions | None
     tasks: Tasks | None
     files: Files | None
+    changed_lists: ChangedLists | None
 
     @property
     def present(self) -> list[Feature]:
@@ -76,7 +78,10 @@ def features_of(
         from .files.feature import Files
 
         files = Files(context, storage_orders, downstream, upstream, stored_uploads=stored_uploads, stored=stored)
-    return Features(questions, tasks, files)
+    changed_lists = None
+    if context.plan.replica is not None:
+        changed_lists = ChangedLists(context, storage_orders, downstream.responder, downstream.sessions)
+    return Features(questions, tasks, files, changed_lists)
 
 
 def plan_for(plan: Plan) -> Plan:

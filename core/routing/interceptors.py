@@ -44,6 +44,7 @@ ORDER: Final[dict[str, str]] = {
     "that, and hands it in again below all rules, so that they hold for each caller.",
     "early answers": "Sees responses as the server sent them, and hands them in again below all rules, so that they "
     "hold for each caller.",
+    "changed lists": "Sees the notifications of a process before any other keeps one back.",
     "serial turn": "The last before the server: whatever is decided later would hold up the other sessions.",
 }
 """Each interceptor, with the reason for its place."""
