@@ -10,7 +10,6 @@ Shared stores are started for the measurement, if they are installed. The tests 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -145,7 +144,7 @@ SUBJECTS: Final[dict[str, Callable[[Programs, str], Subject]]] = {
     "isthmus-workers": _workers,
     "isthmus-replicas": _replicas,
 }
-CROSSED=("isthmus-workers","isthmus-replicas")
+CROSSED = ("isthmus-workers", "isthmus-replicas")
 NAMES: Final = (
     "isthmus-served",
     "isthmus-workers",
@@ -190,10 +189,17 @@ def _await_all(port: int, tags: tuple[str, ...], programs: Programs) -> None:
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     for tag in tags:
-        while not says(port, "/healthz", f'"replica":"{tag}"'):
+        while not _answers(port, tag):
             if time.monotonic() > deadline:
                 raise Failed(f"worker {tag} does not answer: {programs.output(port)}")
             time.sleep(0.02)
+
+
+def _answers(port: int, tag: str) -> bool:
+    try:
+        return says(port, "/healthz", f'"replica":"{tag}"')
+    except OSError:
+        return False
 
 
 def _children(pid: int) -> list[int]:
