@@ -15,7 +15,9 @@
    With `--second-port` every second session is opened at that port instead. With `--workers N` each of so many processes
    at one port gets its share of the sessions, by the tags of their ids: one that is opened where there are enough is
    ended, and its connection made again. With `--crossed` each call is made in a session of another process, over the
-   connection to its own: it has to be passed on. */
+   connection to its own: it has to be passed on.
+
+   With `--parts N` the calls are made in so many parts, and the CPU time is that of the part that took the least. */
 
 #include "wire.h"
 
@@ -70,7 +72,7 @@ static struct {
     const char *path, *tool;
     int port;
     bool is_modern, is_sse, is_churn, is_crossed;
-    long second_port, workers, sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
+    long second_port, workers, parts, sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
     long token_at, tools;
     int pids[PIDS_MAX], pid_count;
 } options = {.path = "/mcp", .tool = "echo", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
@@ -275,7 +277,10 @@ static void next_call(struct session *s) {
     }
 }
 
-static size_t tag_size(const char *id) { return strcspn(id, ".") + 1; }
+static size_t tag_size(const char *id) {
+    if (!strchr(id, '.')) fail("load: a session id without a tag: %s", id);
+    return strcspn(id, ".") + 1;
+}
 
 /* Whether the process that has opened the session is to have more of them. */
 static bool take_place(struct session *s) {
@@ -760,7 +765,7 @@ static char **read_options(int count, char **arguments) {
             {"--size", &options.size}, {"--events", &options.events}, {"--pace-ms", &options.pace_ms},
             {"--idle", &options.idle}, {"--rest-ms", &options.rest_ms}, {"--timeout-s", &options.timeout_s},
             {"--token-at", &options.token_at}, {"--tools", &options.tools}, {"--second-port", &options.second_port},
-            {"--workers", &options.workers}};
+            {"--workers", &options.workers}, {"--parts", &options.parts}};
         size_t i = 0;
         while (i < sizeof numbers / sizeof *numbers && strcmp(numbers[i].name, name)) i++;
         if (!strcmp(name, "--")) return arguments + at + 1;
@@ -788,7 +793,7 @@ int main(int count, char **arguments) {
     epoll_fd = epoll_create1(0);
     slots = options.sessions + options.idle;
     sessions = calloc(slots, sizeof *sessions);
-    int parts = options.idle ? PARTS : 1;
+    int parts = options.parts ? options.parts : options.idle ? PARTS : 1;
     long each = (options.calls + options.sessions * parts - 1) / (options.sessions * parts);
     long calls = each * options.sessions * parts;
     latencies = calloc(calls + 1, sizeof *latencies);
@@ -816,7 +821,7 @@ int main(int count, char **arguments) {
     forget_peak();
     long before_kb = memory_kb("VmRSS:");
     double kernel_before_us = kernel_us();
-    int64_t spent_us[PARTS];
+    int64_t *spent_us = calloc(parts, sizeof *spent_us);
     double wall_s = 0;
     for (int part = 0; part < parts; part++) {
         double from_us = cpu_us();
@@ -840,7 +845,7 @@ int main(int count, char **arguments) {
     close_sessions();
     printf("{\"calls\":%ld,\"cpu_us\":%.3f,\"kernel_us\":%.3f,\"wall_s\":%.6f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"rss_kb\":%ld,"
            "\"peak_kb\":%ld,\"after_kb\":%ld",
-           calls, (double)spent_us[parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
+           calls, (double)spent_us[options.parts ? 0 : parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
            quantile_us(latencies, latency_count, 0.99), before_kb, peak_kb, after_kb);
     if (options.pace_ms)
         printf(",\"delay_p50_us\":%.1f,\"delay_p99_us\":%.1f", quantile_us(delays, delay_count, 0.5),

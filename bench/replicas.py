@@ -1,8 +1,11 @@
-"""Measures what a call costs with two processes of the product, beside one: `python bench/replicas.py [ROUNDS]`.
+"""Measures what a call costs with two processes of the product: `python bench/replicas.py [ROUNDS]`.
 
 The two are workers behind one port, or replicas on shared stores. A call comes to the process of its session, or to the
-other one, which passes it on. CPU time is that of all processes of the product together, those that only wait among
-them. All subjects take turns, and the least figure of each counts: other load on the machine only adds to it.
+other one, which passes it on. What they are compared with is two processes that know nothing of each other: two that
+compete for the cores and caches of a machine take more for a call than one that has them alone, whatever they are.
+
+CPU time is that of all processes of the product together, those that only wait among them. All subjects take turns, and
+the least figure of each counts: other load on the machine only adds to it.
 
 Shared stores are started for the measurement, if they are installed. The tests have what starts them.
 """
@@ -24,8 +27,11 @@ from targets import Figures
 
 TAGS: Final = ("a", "b")
 SESSIONS: Final = 16
-"""Sessions of each process. With less for each of two than for the one, each would be woken more often for its calls."""
+"""Sessions of each process. With half of them, each of two would be woken more often for its calls than the one."""
 CALLS: Final = 4_000
+PARTS: Final = 10
+"""Parts of these calls that are measured apart. The least counts, and a short one is more likely to meet no other
+load."""
 WARM: Final = 5
 """Calls of a session before those that count: the process that passes calls on has its connections then."""
 ROUNDS: Final = 5
@@ -52,7 +58,7 @@ class Subject:
 
 
 class Missing(Exception):
-    """Raised if the stores of a subject are not installed."""
+    """Raised if the stores of a subject are not installed, or do not start."""
 
 
 def measure_replicas(programs: Programs, rounds: int, calls: int = CALLS) -> tuple[dict[str, Figures], dict[str, str]]:
@@ -62,29 +68,34 @@ def measure_replicas(programs: Programs, rounds: int, calls: int = CALLS) -> tup
     absent: dict[str, str] = {}
     for name, start in SUBJECTS.items():
         try:
-            subject = start(programs, url)
+            subject = started[name] = start(programs, url)
         except Missing as reason:
-            absent |= dict.fromkeys((name, f"{name}-passed"), str(reason))
+            absent |= dict.fromkeys((name, PASSED[name]), str(reason))
             continue
-        started[name] = subject
-        if name in CROSSED:
-            crossed = (*subject.options, "--crossed")
-            started[f"{name}-passed"] = Subject(subject.port, subject.processes, subject.pids, crossed)
+        if name in PASSED:
+            options = (*subject.options, "--crossed")
+            started[PASSED[name]] = Subject(subject.port, subject.processes, subject.pids, options)
     results: dict[str, Figures] = {}
     for _ in range(rounds):
         for name, subject in started.items():
-            figures = _load(subject, calls)
+            figures = measure(subject, calls)
             least = results.setdefault(name, figures)
             least["cpu_us"] = min(least["cpu_us"], figures["cpu_us"])
             least["calls_per_s"] = max(least["calls_per_s"], figures["calls_per_s"])
     return results, absent
 
 
-def _load(subject: Subject, calls: int) -> Figures:
-    sessions = SESSIONS * subject.processes
-    command = [str(BUILD / "load"), "http", str(subject.port), "--sessions", str(sessions), "--calls", str(calls)]
-    command += ["--warm", str(WARM), "--idle", "0", "--timeout-s", str(TIMEOUT_S), *subject.options]
-    command += [part for pid in subject.pids for part in ("--pid", str(pid))]
+def measure(subject: Subject, calls: int, *options: str) -> Figures:
+    """Returns the figures of one run of the load generator.
+
+    Raises:
+        Failed: it got a wrong response, or none in time.
+    """
+    sessions = str(SESSIONS * subject.processes)
+    calling = ["--sessions", sessions, "--calls", str(calls), "--warm", str(WARM), "--parts", str(PARTS)]
+    bounds = ["--idle", "0", "--timeout-s", str(TIMEOUT_S)]
+    watched = [part for pid in subject.pids for part in ("--pid", str(pid))]
+    command = [str(BUILD / "load"), "http", str(subject.port), *calling, *bounds, *watched, *subject.options, *options]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S + 30, check=False)
     if ran.returncode:
         raise Failed(ran.stderr.strip()[-1000:])
@@ -144,22 +155,16 @@ SUBJECTS: Final[dict[str, Callable[[Programs, str], Subject]]] = {
     "isthmus-workers": _workers,
     "isthmus-replicas": _replicas,
 }
-CROSSED = ("isthmus-workers", "isthmus-replicas")
-NAMES: Final = (
-    "isthmus-served",
-    "isthmus-workers",
-    "isthmus-workers-passed",
-    "isthmus-replicas",
-    "isthmus-replicas-passed",
-)
-"""The subjects by which figures are reported: each of two processes twice."""
+PASSED: Final = {"isthmus-workers": "isthmus-workers-passed", "isthmus-replicas": "isthmus-replicas-passed"}
+"""The names of subjects whose calls are measured a second time, where they have to be passed on."""
+NAMES: Final = (*SUBJECTS, *PASSED.values())
 
 
 def _stores(programs: Programs) -> tuple[dict[str, str], dict[str, str]]:
     """Starts the stores. Returns the settings that name them, and the variables that the replicas need.
 
     Raises:
-        Missing: one is not installed.
+        Missing: one is not installed, or does not start.
     """
     sys.path.append(str(ROOT / "tests" / "storage"))
     try:
@@ -171,10 +176,10 @@ def _stores(programs: Programs) -> tuple[dict[str, str], dict[str, str]]:
         raise Missing(f"{MOTO} is not installed: run tests/real/setup.sh, which installs it")
     try:
         records = programs.enter_context(running("postgres"))
-    except NotInstalled as error:
+        blobs = S3Server(programs.scratch / "moto.log")
+    except (NotInstalled, AssertionError) as error:
         raise Missing(str(error)) from None
     assert isinstance(records, PostgresServer)
-    blobs = S3Server(programs.scratch / "moto.log")
     programs.callback(blobs.stop)
     location = f"s3://{BUCKET}/bench?endpoint=http://127.0.0.1:{blobs.port}&region=us-east-1"
     keys = {"AWS_ACCESS_KEY_ID": "isthmus", "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -212,12 +217,10 @@ def main() -> None:
     allow_open_files()
     with Programs() as programs:
         results, absent = measure_replicas(programs, int(sys.argv[1]) if sys.argv[1:] else 3 * ROUNDS)
-    one = results["isthmus-served"]["cpu_us"]
+    apart = results["isthmus-apart"]["cpu_us"]
     for name, figures in results.items():
-        print(
-            f"{name:24} {figures['cpu_us']:6.1f} us of CPU a call, {figures['cpu_us'] / one:.2f} times that of one "
-            f"process, {figures['calls_per_s']:,.0f} calls/s"
-        )
+        cpu_us, calls_per_s = figures["cpu_us"], figures["calls_per_s"]
+        print(f"{name:24} {cpu_us:6.1f} us of CPU a call ({cpu_us / apart:.2f}), {calls_per_s:,.0f} calls/s")
     for name, why in absent.items():
         print(f"{name}: {why}")
 
