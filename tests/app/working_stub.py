@@ -212,8 +212,8 @@ async def connected(stub: type[Stub], *, is_modern: bool, profile: int = 0) -> A
 
 
 @asynccontextmanager
-async def connected_through_another(stub: type[Stub], folder: Path) -> AsyncIterator[Client]:
-    """A client whose session is at one of two workers, and whose requests come to the other, all in this loop."""
+async def connected_through_another(stub: type[Stub], folder: Path, count: int) -> AsyncIterator[list[Client]]:
+    """Clients whose sessions are at one of two workers, and whose requests come to the other, all in this loop."""
     server = await asyncio.get_running_loop().create_server(stub, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -223,14 +223,16 @@ async def connected_through_another(stub: type[Stub], folder: Path) -> AsyncIter
             servers=(Server(id="a", upstream=Upstream(url=url)),),
         )
         async with _worker(settings, "w1", folder) as owner, _worker(settings, "w2", folder) as other:
+            ports = [int(gateway.base_url.rpartition(":")[2]) for gateway in (owner, other)]
             clients = []
-            for gateway in (owner, other):
-                reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.base_url.rpartition(":")[2]))
-                clients.append(Client(reader, writer, is_modern=False))
+            for _ in range(count):
+                client = Client(*await asyncio.open_connection("127.0.0.1", ports[0]), is_modern=False)
+                await client.open()
+                client.writer.close()
+                client.reader, client.writer = await asyncio.open_connection("127.0.0.1", ports[1])
+                clients.append(client)
             try:
-                await clients[0].open()
-                clients[1].headers = clients[0].headers
-                yield clients[1]
+                yield clients
             finally:
                 for client in clients:
                     client.writer.close()
