@@ -10,7 +10,14 @@
 
    A session goes along `enum phase`; over HTTP it has a connection for its requests and may have one for its stream. Its
    requests are numbered by count * slots + slot, so on a pipe that all share a reply names its slot. With `--tokens FILE`
-   each request shows the next line of the file, from line `--token-at` on and from the first one after the last. */
+   each request shows the next line of the file, from line `--token-at` on and from the first one after the last.
+
+   With `--second-port` every second session is opened at that port instead. With `--workers N` each of so many processes
+   at one port gets its share of the sessions, by the tags of their ids: one that is opened where there are enough is
+   ended, and its connection made again. With `--crossed` each call is made in a session of another process, over the
+   connection to its own: it has to be passed on.
+
+   With `--parts N` the calls are made in so many parts, and the CPU time is that of the part that took the least. */
 
 #include "wire.h"
 
@@ -23,6 +30,8 @@
 
 #define PIDS_MAX 64
 #define OPENING_MAX 32 /* sessions opened at a time: below what any peer's backlog holds */
+#define REDIAL_US 2000 /* until all processes wait for a connection again, not only the one that had the last */
+#define WORKERS_MAX 16
 #define FAILURE_SHOWN_MAX 600
 #define PARTS 3 /* of what is measured beside idle sessions: the middle one counts, as what is said to keep thousands of
                    them alive, every quarter of a minute, may fall into one */
@@ -53,8 +62,8 @@ struct session {
     long slot, request, calls_left;
     int64_t sent_ns;
     long progress;
-    bool is_answered, is_accepted; /* what was sent last: replied to, its POST through */
-    char id[300], endpoint[300];
+    bool is_surplus, is_answered, is_accepted; /* the process has enough; what was sent last: replied to, its POST through */
+    char id[300], own_id[300], endpoint[300];
     struct connection requests, stream;
 };
 
@@ -62,8 +71,8 @@ static struct {
     enum transport transport;
     const char *path, *tool;
     int port;
-    bool is_modern, is_sse, is_churn;
-    long sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
+    bool is_modern, is_sse, is_churn, is_crossed;
+    long second_port, workers, parts, sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
     long token_at, tools;
     int pids[PIDS_MAX], pid_count;
 } options = {.path = "/mcp", .tool = "echo", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
@@ -91,13 +100,18 @@ static void watch(struct connection *c) {
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &event)) fail("load: cannot watch: %s", strerror(errno));
 }
 
+static int port_of(const struct session *s) {
+    return options.second_port && s->slot % 2 ? options.second_port : options.port;
+}
+
 static void dial(struct connection *c) {
+    int port = port_of(c->session);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons(options.port);
+    address.sin_port = htons(port);
     int one = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&address, sizeof address))
-        fail("load: cannot connect to port %d: %s", options.port, strerror(errno));
+        fail("load: cannot connect to port %d: %s", port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->state = HEAD;
     empty(&c->in);
@@ -164,7 +178,7 @@ static void send_http(struct session *s, const char *verb, const char *method, s
     if (c->fd <= 0) dial(c);
     empty(&out);
     print(&out, "%s %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\naccept: %s\r\n", verb,
-          *s->endpoint ? s->endpoint : options.path, options.port,
+          *s->endpoint ? s->endpoint : options.path, port_of(s),
           *verb == 'G' ? "text/event-stream" : "application/json, text/event-stream");
     if (options.transport == HTTP) print(&out, "%s", era_headers(method, s));
     if (*s->id) print(&out, "mcp-session-id: %s\r\n", s->id);
@@ -263,6 +277,23 @@ static void next_call(struct session *s) {
     }
 }
 
+static size_t tag_size(const char *id) {
+    if (!strchr(id, '.')) fail("load: a session id without a tag: %s", id);
+    return strcspn(id, ".") + 1;
+}
+
+/* Whether the process that has opened the session is to have more of them. */
+static bool take_place(struct session *s) {
+    static struct { char tag[16]; long count; } workers[WORKERS_MAX];
+    size_t i = 0, size = tag_size(s->id);
+    while (i < WORKERS_MAX && *workers[i].tag && strncmp(workers[i].tag, s->id, size)) i++;
+    if (i == WORKERS_MAX || size >= sizeof workers[i].tag) give_up(s, "another process", s->id);
+    memcpy(workers[i].tag, s->id, size);
+    bool has_room = workers[i].count < (options.sessions + options.workers - 1) / options.workers;
+    workers[i].count += has_room;
+    return has_room;
+}
+
 /* What comes next, after what was sent last is through. */
 static void advance(struct session *s) {
     bool is_idle = s->slot >= options.sessions;
@@ -293,6 +324,11 @@ static void advance(struct session *s) {
             s->phase = LEAVING;
             return send_http(s, "DELETE", "", NULL);
         }
+        if (options.workers && !take_place(s)) {
+            s->is_surplus = true;
+            s->phase = LEAVING;
+            return send_http(s, "DELETE", "", NULL);
+        }
         if (is_idle) {
             s->phase = STREAM;
             hang_up(&s->requests);
@@ -306,6 +342,14 @@ static void advance(struct session *s) {
         ready++;
         return;
     case LEAVING:
+        if (s->is_surplus) {
+            hang_up(&s->requests);
+            usleep(REDIAL_US);
+            s->is_surplus = false;
+            s->id[0] = 0;
+            s->phase = NEW;
+            return advance(s);
+        }
         if (!options.is_churn) return finish(s);
         latencies[latency_count] = now_ns() - s->sent_ns;
         if (is_measuring) latency_count++;
@@ -626,7 +670,7 @@ static void settle(long ms) {
 static void open_sessions(long from, long to) {
     ready = opening = 0;
     for (opened = from; ready < to - from; pump(-1))
-        while (opened < to && opening < OPENING_MAX) {
+        while (opened < to && opening < (options.workers ? 1 : OPENING_MAX)) {
             struct session *s = &sessions[opened];
             s->slot = s->request = opened++;
             s->requests.session = s->stream.session = s;
@@ -646,8 +690,28 @@ static void open_sessions(long from, long to) {
         }
 }
 
+/* Give each session the id of one at another replica, and warm it again. */
+static void cross_sessions(void) {
+    for (long i = 0; i < options.sessions; i++) memcpy(sessions[i].own_id, sessions[i].id, sizeof sessions[i].id);
+    ready = 0;
+    for (long i = 0; i < options.sessions; i++) {
+        struct session *s = &sessions[i];
+        size_t tag = tag_size(s->own_id);
+        long other = (i + 1) % options.sessions;
+        while (other != i && !strncmp(s->own_id, sessions[other].own_id, tag)) other = (other + 1) % options.sessions;
+        if (other == i) fail("load: all sessions are at one replica: %s", s->own_id);
+        memcpy(s->id, sessions[other].own_id, sizeof s->id);
+        s->phase = WARM;
+        s->calls_left = options.warm;
+        opening++;
+        next_call(s);
+    }
+    while (ready < options.sessions) pump(-1);
+}
+
 /* End all sessions, as a client that is through does. */
 static void close_sessions(void) {
+    for (long i = 0; options.is_crossed && i < options.sessions; i++) memcpy(sessions[i].id, sessions[i].own_id, sizeof sessions[i].id);
     if (options.transport != HTTP || options.is_modern || options.is_churn || options.idle) return;
     done = 0;
     for (long i = 0; i < slots; i++) {
@@ -700,13 +764,15 @@ static char **read_options(int count, char **arguments) {
             {"--sessions", &options.sessions}, {"--calls", &options.calls}, {"--warm", &options.warm},
             {"--size", &options.size}, {"--events", &options.events}, {"--pace-ms", &options.pace_ms},
             {"--idle", &options.idle}, {"--rest-ms", &options.rest_ms}, {"--timeout-s", &options.timeout_s},
-            {"--token-at", &options.token_at}, {"--tools", &options.tools}};
+            {"--token-at", &options.token_at}, {"--tools", &options.tools}, {"--second-port", &options.second_port},
+            {"--workers", &options.workers}, {"--parts", &options.parts}};
         size_t i = 0;
         while (i < sizeof numbers / sizeof *numbers && strcmp(numbers[i].name, name)) i++;
         if (!strcmp(name, "--")) return arguments + at + 1;
         if (!strcmp(name, "--modern")) options.is_modern = true;
         else if (!strcmp(name, "--sse")) options.is_sse = true;
         else if (!strcmp(name, "--churn")) options.is_churn = true;
+        else if (!strcmp(name, "--crossed")) options.is_crossed = true;
         else if (!strcmp(name, "--path")) options.path = value, at++;
         else if (!strcmp(name, "--tool")) options.tool = value, at++;
         else if (!strcmp(name, "--tokens")) read_tokens(value), at++;
@@ -727,7 +793,7 @@ int main(int count, char **arguments) {
     epoll_fd = epoll_create1(0);
     slots = options.sessions + options.idle;
     sessions = calloc(slots, sizeof *sessions);
-    int parts = options.idle ? PARTS : 1;
+    int parts = options.parts ? options.parts : options.idle ? PARTS : 1;
     long each = (options.calls + options.sessions * parts - 1) / (options.sessions * parts);
     long calls = each * options.sessions * parts;
     latencies = calloc(calls + 1, sizeof *latencies);
@@ -750,11 +816,12 @@ int main(int count, char **arguments) {
     }
     long idle_after_kb = memory_kb("VmRSS:");
     open_sessions(0, options.sessions);
+    if (options.is_crossed) cross_sessions();
     settle(20);
     forget_peak();
     long before_kb = memory_kb("VmRSS:");
     double kernel_before_us = kernel_us();
-    int64_t spent_us[PARTS];
+    int64_t *spent_us = calloc(parts, sizeof *spent_us);
     double wall_s = 0;
     for (int part = 0; part < parts; part++) {
         double from_us = cpu_us();
@@ -778,7 +845,7 @@ int main(int count, char **arguments) {
     close_sessions();
     printf("{\"calls\":%ld,\"cpu_us\":%.3f,\"kernel_us\":%.3f,\"wall_s\":%.6f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"rss_kb\":%ld,"
            "\"peak_kb\":%ld,\"after_kb\":%ld",
-           calls, (double)spent_us[parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
+           calls, (double)spent_us[options.parts ? 0 : parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
            quantile_us(latencies, latency_count, 0.99), before_kb, peak_kb, after_kb);
     if (options.pace_ms)
         printf(",\"delay_p50_us\":%.1f,\"delay_p99_us\":%.1f", quantile_us(delays, delay_count, 0.5),

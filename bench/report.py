@@ -70,8 +70,9 @@ def render(report: dict[str, Any]) -> str:
 STORAGE: Final = ("record_save", "record_save_c16", "record_load", "record_scan", "blob_write", "blob_read")
 PACED: Final = ("http_paced", "relay_paced")
 IDLE: Final = ("http_idle_1k", "http_idle_10k")
+REPLICAS: Final = ("replicas_c16",)
 FILES: Final = ("file_upload", "file_download", "relay_64m")
-APART: Final = (*PACED, *IDLE, *FILES, "start", *STORAGE)
+APART: Final = (*PACED, *IDLE, *REPLICAS, *FILES, "start", *STORAGE)
 """Workloads with other figures than the cost of a call."""
 
 
@@ -84,6 +85,8 @@ def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, 
     yield ("workload", "through", "delay p50 ms", "delay p99 ms", "added p50 ms", "CPU µs per event"), delays
     idle = rows(IDLE, ("idle_kb", 1), ("idle_cpu_us_per_s", 1), ("cpu_us", 1), ("rss_kb", 1024))
     yield ("workload", "through", "KiB per session", "CPU µs per idle second", "CPU µs per call", "RSS MiB"), idle
+    both = rows(REPLICAS, ("cpu_us", 1), ("calls_per_s", 1))
+    yield ("workload", "through", "CPU µs per call, least", "calls/s, most"), both
     files = rows(FILES, ("mib_per_s", 1), ("cpu_us", 1), ("growth_kb", 1024))
     yield ("workload", "through", "MiB/s", "CPU µs per MiB", "+ MiB"), files
     start = rows(("start",), ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))

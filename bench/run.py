@@ -22,6 +22,7 @@ from interpreter import description
 from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
 from relayed_calls import measure_relay
+from replicas import ROUNDS, measure_replicas
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures
@@ -193,33 +194,44 @@ def measured(
 
 
 def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
-    """Yields the measurements that need no load generator: the start, files, and the storage backends."""
-    for name, measure in (("start", _start), ("relay_64m", _relay), ("file", _files), ("storage", _storage)):
+    """Yields the measurements that are no rows of `workloads.py`: the start, replicas, files, and the storage
+    backends."""
+    for name, measure in APART.items():
         if is_chosen(name, options) and not (name == "file" and options.quick and not options.only):
             try:
                 with Programs() as programs:
-                    yield from measure(programs, options).items()
+                    yield from measure(run, programs, options).items()
             except FAILURES as error:
                 run.absent[f"{name} isthmus"] = str(error)
 
 
-def _start(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+def _start(run: Run, programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
     return {"start": {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}}
 
 
-def _relay(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+def _relay(run: Run, programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     taken = measure_relay(programs, options.rounds)
     return {"relay_64m": {subject: medians(rounds) for subject, rounds in taken.items()}}
 
 
-def _files(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+def _replicas(run: Run, programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    results, absent = measure_replicas(programs, options.rounds * ROUNDS)
+    run.absent |= {f"replicas_c16 {subject}": why for subject, why in absent.items()}
+    return {"replicas_c16": results}
+
+
+def _files(run: Run, programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     taken = measure_files(programs, options.file_mib * 1024 * 1024, options.rounds)
     return {work: {subject: medians(rounds) for subject, rounds in rows.items()} for work, rows in taken.items()}
 
 
-def _storage(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+def _storage(run: Run, programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     return measure_storage(programs.scratch)
+
+
+APART = {"start": _start, "relay_64m": _relay, "replicas_c16": _replicas, "file": _files, "storage": _storage}
+"""The measurements apart from `workloads.py`, by the name of the workload or the beginning of it."""
 
 
 def chosen(options: argparse.Namespace) -> list[Workload]:

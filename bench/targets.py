@@ -2,7 +2,8 @@
 
 CPU time and throughput are judged as ratios to another subject or workload of the same run. The floors (`floor.py`,
 `floor_h11.py`) are Python in the same interpreter. Byte proxies are not, so ratios of CPU time to them are shown but
-not judged. Limits are set only on sizes of memory, and on the CPU time of a second in which nothing happens.
+not judged, except that of the relay of transparent servers, which does the same as they do. Limits are set only on
+sizes of memory, and on the CPU time of a second in which nothing happens.
 """
 
 from __future__ import annotations
@@ -137,8 +138,13 @@ TARGETS: Final = (
     Target("http_idle_10k", "isthmus", "idle_kb", 12),
     Target("http_idle_10k", "isthmus", "idle_cpu_us_per_s", 200),
     Target("http_idle_10k", "isthmus", "cpu_us", gates=(Gate("isthmus", 1.2, "http_c16"),)),
-    Target("relay_c16", "isthmus-relay", "cpu_us", gates=_times_cheaper(1.8, "isthmus")),
+    Target("relay_c16", "isthmus-relay", "cpu_us", gates=(*_times_cheaper(1.8, "isthmus"), Gate("nginx", 3))),
     Target("relay_64m", "isthmus-relay", "growth_kb", 4 * MIB_KB),
+    *(
+        Target("replicas_c16", f"isthmus-{two}{passed}", "cpu_us", gates=(Gate("isthmus-apart", ratio),))
+        for two in ("workers", "replicas")
+        for passed, ratio in (("", 1.05), ("-passed", 1.7))
+    ),
     Target("file_upload", "isthmus", "mib_per_s", gates=(Gate("nginx", 0.5),), is_least=True),
     Target("file_upload", "isthmus", "growth_kb", 16 * MIB_KB),
     Target("file_download", "isthmus", "mib_per_s", gates=(Gate("nginx", 0.5),), is_least=True),

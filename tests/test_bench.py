@@ -16,6 +16,7 @@ sys.path.insert(0, str(BENCH))
 import interpreter  # noqa: E402
 import programs  # noqa: E402
 import relayed_calls  # noqa: E402
+import replicas  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import subjects  # noqa: E402
@@ -34,7 +35,7 @@ def test_every_target_names_what_is_measured() -> None:
     """A target for a workload, a subject or a gate that no run has could never be judged."""
     known = {workload.name: workload.subjects for workload in workloads.WORKLOADS}
     known |= {"start": ("isthmus",), "file_upload": ("isthmus", "nginx"), "file_download": ("isthmus", "nginx")}
-    known["relay_64m"] = relayed_calls.SUBJECTS
+    known |= {"relay_64m": relayed_calls.SUBJECTS, "replicas_c16": replicas.NAMES}
     for target in targets.TARGETS:
         assert target.subject in known[target.workload], target
         assert target.figure in report.UNITS, target
@@ -48,12 +49,12 @@ def test_every_subject_can_be_started() -> None:
 
 
 def test_bounds_mean_the_same_on_every_machine() -> None:
-    """Times are judged within one run, those of calls never against a proxy in C; sizes have limits."""
+    """Times are judged within one run, those of calls that are read never against a proxy in C; sizes have limits."""
     for target in targets.TARGETS:
         assert (target.limit is None) != (target.gates == ()), target
         is_of_all_machines = target.figure.endswith("_kb") or target.figure == "idle_cpu_us_per_s"
         assert (target.limit is not None) == is_of_all_machines, target
-        if target.figure == "cpu_us":
+        if target.figure == "cpu_us" and target.subject != "isthmus-relay":
             assert not {gate.subject for gate in target.gates} & set(workloads.BYTES), target
     assert {target.figure for target in targets.TARGETS} == set(report.UNITS)
 
@@ -241,6 +242,21 @@ def test_calls_show_tokens_that_the_proxy_takes() -> None:
         file.write_text("a.wrong.token\n")
         [(_, figures)] = run.measured(measuring, [tiny], 1)
     assert figures == {} and "401" in measuring.absent["tiny isthmus-jwt-turns"]
+
+
+@compiled
+def test_calls_are_passed_on_between_workers() -> None:
+    """Each worker has half of the sessions. A session that is at no worker cannot be crossed with others."""
+    programs.build()
+    with programs.Programs() as started:
+        url = f"http://127.0.0.1:{started.stub('legacy').port}/mcp"
+        subject = replicas.SUBJECTS["isthmus-workers"](started, url)
+        assert len(subject.pids) == 3
+        for options in ((), ("--crossed",)):
+            assert replicas.measure(subject, 64, *options)["cpu_us"] > 0
+        one = replicas.SUBJECTS["isthmus-served"](started, url)
+        with pytest.raises(programs.Failed, match="a session id without a tag"):
+            replicas.measure(one, 64, "--crossed")
 
 
 def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:

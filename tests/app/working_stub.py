@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import ClassVar, Final
 
+import msgspec
+from isthmus.app.config.cluster_settings import Cluster
 from isthmus.app.config.profile_settings import Profile
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
-from isthmus.app.gateway import running
+from isthmus.app.gateway import Gateway, running
+from isthmus.app.workers.listening import PORT
+from isthmus.app.workers.messages import Handover, hand_over
+from isthmus.app.workers.worker import Worker
 
 PATIENCE_S: Final = 30.0
 
@@ -202,3 +209,45 @@ async def connected(stub: type[Stub], *, is_modern: bool, profile: int = 0) -> A
                 yield client
             finally:
                 writer.close()
+
+
+@asynccontextmanager
+async def connected_through_another(stub: type[Stub], folder: Path, count: int) -> AsyncIterator[list[Client]]:
+    """Clients whose sessions are at one of two workers, and whose requests come to the other, all in this loop."""
+    server = await asyncio.get_running_loop().create_server(stub, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        settings = Settings(
+            core=Core(port=0, drain_seconds=1.0),
+            storage=Storage(root=str(folder / "data")),
+            servers=(Server(id="a", upstream=Upstream(url=url)),),
+        )
+        async with _worker(settings, "w1", folder) as owner, _worker(settings, "w2", folder) as other:
+            ports = [int(gateway.base_url.rpartition(":")[2]) for gateway in (owner, other)]
+            clients = []
+            for _ in range(count):
+                client = Client(*await asyncio.open_connection("127.0.0.1", ports[0]), is_modern=False)
+                await client.open()
+                client.writer.close()
+                client.reader, client.writer = await asyncio.open_connection("127.0.0.1", ports[1])
+                clients.append(client)
+            try:
+                yield clients
+            finally:
+                for client in clients:
+                    client.writer.close()
+
+
+@asynccontextmanager
+async def _worker(settings: Settings, tag: str, folder: Path) -> AsyncIterator[Gateway]:
+    """A worker in this process, with a port of its own."""
+    cluster = Cluster(replica=tag, socket=str(folder / f"{tag}.sock"), secret="a-secret-of-all-workers")
+    settings = msgspec.structs.replace(settings, cluster=cluster)
+    listener = socket.create_server(("127.0.0.1", 0))
+    base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    sockets = {PORT: (listener.detach(),)}
+    supervisor, channel = socket.socketpair()
+    with supervisor, channel:
+        supervisor.sendall(hand_over(Handover(settings, tag, str(folder), base_url, sockets, probes=False)))
+        async with running(settings, listen=True, is_lasting=True, worker=Worker(channel)) as gateway:
+            yield gateway

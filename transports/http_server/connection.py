@@ -49,7 +49,7 @@ from ..base.traffic import Direction, Traffic, TransferKind
 from ..base.wire import ClientWire, Gone, Silent
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
-from .forwarded_request import ForwardedRequest
+from .forwarded_request import ConnectionParts, ForwardedRequest
 from .framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Gathered, Phase
 from .jobs import Jobs
 from .passed_request import PassedRequest, Passing
@@ -106,12 +106,8 @@ class Connection:
         if listening.replicas is not None:
             self._passing = Passing(
                 listening.replicas,
-                wire=wire,
-                framing=self._framing,
-                writer=self._writer,
-                jobs=self._jobs,
-                listening=listening,
-                settle=self._settle,
+                self._parts(),
+                listening,
                 begin=self._begin_passed,
                 report=self._report_returned,
             )
@@ -238,7 +234,7 @@ class Connection:
             writer.is_settling = False
         if writer.replica and not writer.is_over:
             self._pass_on()
-        if self._forwarded is not None and not writer.is_over:
+        elif self._forwarded is not None and not (self._forwarded.is_over or writer.is_over):
             self._forwarded.advance()
         if not writer.is_over:
             if framing.is_behind:
@@ -364,18 +360,16 @@ class Connection:
         self._lasting = route.identity if head.method == "GET" else None
         writer.exchange = Exchange(writer, HttpReply(), head_only=framing.head_only)
         self._forwarded = ForwardedRequest(
+            self._parts(),
             self._listening.forwarder,
             route.server,
             self._plan_for(route, head, admitted),
             head.body_size if body is None else len(body),
-            framing=framing,
-            writer=writer,
-            wire=self._wire,
-            jobs=self._jobs,
-            limits=self._limits,
-            settle=self._settle,
         )
         self._forwarded.begin(body)
+
+    def _parts(self) -> ConnectionParts:
+        return ConnectionParts(self._framing, self._writer, self._wire, self._jobs, self._limits, self._settle)
 
     def _plan_for(self, route: ForwardRoute, head: RequestHead, admitted: RoutedHead) -> ForwardPlan:
         assert self._listening.forwarder is not None

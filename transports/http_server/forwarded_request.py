@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import h11
 
@@ -26,12 +26,27 @@ from .writer import Writer
 _log: Final = logging.getLogger("isthmus.http")
 
 
+class ConnectionParts(NamedTuple):
+    """The parts of a client's connection that its forwarded requests use.
+
+    Attributes:
+        settle: writes what is queued, and goes on as far as that allows.
+    """
+
+    framing: Framing
+    writer: Writer
+    wire: ClientWire
+    jobs: Jobs
+    limits: Limits
+    settle: Callable[[], None]
+
+
 class ForwardedRequest:
     """A request to a transparent server, as the `ClientSide` of its `UpstreamRequest`.
 
     Args:
+        parts: of the client's connection.
         server: the id of the server.
-        settle: writes what is queued, and goes on as far as that allows.
 
     Attributes:
         is_over: nothing more comes of it.
@@ -50,26 +65,10 @@ class ForwardedRequest:
     )
 
     def __init__(
-        self,
-        forwarder: Forwarder,
-        server: str,
-        plan: ForwardPlan,
-        size_bytes: int | None,
-        *,
-        framing: Framing,
-        writer: Writer,
-        wire: ClientWire,
-        jobs: Jobs,
-        limits: Limits,
-        settle: Callable[[], None],
+        self, parts: ConnectionParts, forwarder: Forwarder, server: str, plan: ForwardPlan, size_bytes: int | None
     ) -> None:
         self.is_over = False
-        self._framing = framing
-        self._writer = writer
-        self._wire = wire
-        self._jobs = jobs
-        self._limits = limits
-        self._settle = settle
+        self._framing, self._writer, self._wire, self._jobs, self._limits, self._settle = parts
         self._is_half_closed = False  # the client has ended its side of a tunnel
         self._request = forwarder.begin(server, plan, size_bytes, self)
 

@@ -13,7 +13,6 @@ from ...core.base.budget import address_owner
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, DraftOpening, End, PostOpening
 from ...core.base.grants import NO_GRANTS
-from ...core.base.limits import Limits
 from ...core.base.replica import tag_of
 from ...core.replicas.leases import Peer
 from ...core.wire.http.error_responses import refusal_at
@@ -21,15 +20,11 @@ from ...core.wire.http.hop import HopCaller
 from ...core.wire.http.reverse_proxy_exchange import ForwardFailed, ForwardPlan
 from ...core.wire.http.routes import Head, McpRoute, Refused, UploadRoute
 from ...core.wire.http1.events import RequestHead
-from ..base.wire import ClientWire
 from ..reverse_proxy.forwarder import NobodyThere
 from ..reverse_proxy.replicas import HopPlan, Replicas
-from .forwarded_request import ForwardedRequest
-from .framing import Framing
-from .jobs import Jobs
+from .forwarded_request import ConnectionParts, ForwardedRequest
 from .replies import Exchange
 from .shared import ServerContext
-from .writer import Writer
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -63,37 +58,20 @@ class PassedRequest(ForwardedRequest):
 
     def __init__(
         self,
+        parts: ConnectionParts,
         replicas: Replicas,
         replica: Peer,
         plan: ForwardPlan,
         size_bytes: int | None,
-        *,
         target: str,
         hand_back: Callable[[], None],
-        framing: Framing,
-        writer: Writer,
-        wire: ClientWire,
-        jobs: Jobs,
-        limits: Limits,
-        settle: Callable[[], None],
     ) -> None:
         self._replicas = replicas
         self._replica = replica
         self._target = target
         self._is_post = plan.method == "POST"
         self._hand_back = hand_back
-        super().__init__(
-            replicas,
-            replicas.reach(replica.address),
-            plan,
-            size_bytes,
-            framing=framing,
-            writer=writer,
-            wire=wire,
-            jobs=jobs,
-            limits=limits,
-            settle=settle,
-        )
+        super().__init__(parts, replicas, replicas.reach(replica.address), plan, size_bytes)
 
     def fail(self, failure: ForwardFailed) -> None:
         if isinstance(failure, NobodyThere):
@@ -110,45 +88,34 @@ class Passing:
     """Passes the requests of one connection on to the replicas that the engine names.
 
     Args:
+        parts: of the connection.
         begin: begins such a request with its body; None: the body is still to come.
         report: reports a request to the engine again, because the replica that it was for is gone.
     """
 
     __slots__ = (
         "_begin",
-        "_framing",
         "_hop",
-        "_jobs",
         "_listening",
+        "_parts",
         "_replicas",
         "_report",
         "_route",
-        "_settle",
         "_tag",
-        "_wire",
-        "_writer",
     )
 
     def __init__(
         self,
         replicas: Replicas,
-        *,
-        wire: ClientWire,
-        framing: Framing,
-        writer: Writer,
-        jobs: Jobs,
+        parts: ConnectionParts,
         listening: ServerContext,
-        settle: Callable[[], None],
+        *,
         begin: Callable[[PassedRequest, bytes | None], None],
         report: Callable[[McpRoute | UploadRoute, bytes | None], None],
     ) -> None:
         self._replicas = replicas
-        self._wire = wire
-        self._framing = framing
-        self._writer = writer
-        self._jobs = jobs
+        self._parts = parts
         self._listening = listening
-        self._settle = settle
         self._begin = begin
         self._report = report
         self._route: McpRoute | None = None  # of the last message that was passed on
@@ -162,7 +129,7 @@ class Passing:
     def pass_on(self, tag: str, exchange: Exchange, head: RequestHead) -> None:
         """Passes the request of an exchange on to the replica of that tag."""
         if exchange.has_begun:  # with a comment, because the engine took long
-            self._writer.stop(Cause(End.BROKEN, "the reply has begun"))
+            self._parts.writer.stop(Cause(End.BROKEN, "the reply has begun"))
             return
         assert exchange.request is not None
         route, _ = exchange.request
@@ -174,11 +141,11 @@ class Passing:
         if (replica := self._replicas.membership.known(tag)) is not None:
             self._pass_to(replica, exchange, head)
         else:
-            self._jobs.start(partial(self._find, tag, exchange, head))
+            self._parts.jobs.start(partial(self._find, tag, exchange, head))
 
     async def _find(self, tag: str, exchange: Exchange, head: RequestHead) -> None:
         replica = await self._replicas.membership.find(tag)
-        if self._writer.exchange is not exchange:  # the client is gone
+        if self._parts.writer.exchange is not exchange:  # the client is gone
             return
         if replica is None:
             self._hand_back()
@@ -190,30 +157,25 @@ class Passing:
         route, body = exchange.request
         try:
             request = PassedRequest(
+                self._parts,
                 self._replicas,
                 replica,
                 self._plan(replica, route, head),
                 head.body_size if body is None else len(body),
-                target=head.target,
-                hand_back=self._hand_back,
-                framing=self._framing,
-                writer=self._writer,
-                wire=self._wire,
-                jobs=self._jobs,
-                limits=self._listening.limits,
-                settle=self._settle,
+                head.target,
+                self._hand_back,
             )
         except (LocalProtocolError, ForwardFailed) as error:
             _log.warning("a request could not be passed on to replica %s: %s", replica.tag, error)
             exchange.answer(unavailable(head.target))
-            self._settle()
+            self._parts.settle()
             return
         self._begin(request, body)
 
     def _plan(self, replica: Peer, route: McpRoute | UploadRoute, head: RequestHead) -> ForwardPlan:
         if route is self._route and self._hop is not None and self._hop.is_for(replica):
             return self._hop.plan
-        opening, peer = route.opening, self._wire.peer
+        opening, peer = route.opening, self._parts.wire.peer
         caller = HopCaller(
             opening.principal,
             route.identity.grants if isinstance(route, McpRoute) else NO_GRANTS,
@@ -228,11 +190,12 @@ class Passing:
         return hop.plan
 
     def _hand_back(self) -> None:
-        exchange = self._writer.exchange
+        writer = self._parts.writer
+        exchange = writer.exchange
         if exchange is None:  # the client is gone
             return
         assert exchange.request is not None
         route, body = exchange.request
-        self._writer.close_channel(Cause(End.UNREACHABLE, "the other replica is gone"))
+        writer.close_channel(Cause(End.UNREACHABLE, "the other replica is gone"))
         opening = msgspec.structs.replace(route.opening, is_returned=True)
         self._report(msgspec.structs.replace(route, opening=opening), body)

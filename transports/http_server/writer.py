@@ -209,7 +209,7 @@ class Writer:
         set before."""
         exchange = self.exchange
         if exchange is not None:  # else the client is gone
-            exchange.is_ended = isinstance(outs[-1], ReplyDocument | ReplyEnd)
+            exchange.is_ended = isinstance(outs[-1], (ReplyDocument, ReplyEnd))
             was_woken, self.is_woken = self.is_woken, True  # it is written below, and needs no further turn
             self.queue(exchange, outs, 0)
             self.is_woken = was_woken

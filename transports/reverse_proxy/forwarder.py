@@ -48,23 +48,29 @@ class TransparentServer:
     Args:
         target: translates the URLs that it names; None: another replica, whose URLs are right as they are.
         reply_timeout_s: from a request's last byte to its response's head; None: `Limits.forward_reply_timeout_s`.
+        plans_max: the connections up to which each plan gets one of its own. The other side need not parse a head that
+            repeats the last one of its connection. At it: a further plan takes the connection that was idle longest.
     """
 
     endpoint: Endpoint
     target: ForwardTarget | None
     rules: HeaderRules
     reply_timeout_s: float | None = None
-    idle: list[UpstreamConnection] = field(default_factory=list)  # last in, first out
+    plans_max: int = 0
+    idle: list[UpstreamConnection] = field(default_factory=list)  # in the order of their last use
     links: int = 0  # open connections, in use or idle
     streams: int = 0  # those of them that carry an event stream a client listens on
 
-    def take_idle(self, plan: ForwardPlan) -> UpstreamConnection:
-        """Takes an idle connection: one that has carried a request with this plan, else that used last."""
+    def take_idle(self, plan: ForwardPlan) -> UpstreamConnection | None:
+        """Takes an idle connection: one that has carried a request with this plan, else that used last. Returns None if
+        another one is to be opened."""
         idle = self.idle
         for at in range(len(idle) - 1, -1, -1):
             if idle[at].plan is plan:
                 return idle.pop(at)
-        return idle.pop()
+        if not idle or self.links < self.plans_max:
+            return None
+        return idle.pop(0 if self.plans_max else -1)
 
 
 class Forwarder:
@@ -201,8 +207,7 @@ class Forwarder:
         if not is_call and server.streams >= limits.upstream_streams_max:
             detail = f"overloaded: {server.streams} streams of this server are open"
             raise ForwardFailed(503, "overloaded", detail)
-        while server.idle and not is_new:
-            link = server.take_idle(plan)
+        while not is_new and (link := server.take_idle(plan)) is not None:
             if not link.has_input():
                 link.is_stream = not is_call
                 server.streams += link.is_stream

@@ -125,6 +125,7 @@ class Replicas(Forwarder):
             except ValueError as error:
                 detail = f"the address {address!r} of another replica cannot be used: {error}" if address else _NOWHERE
                 raise ForwardFailed(503, "upstream_unreachable", detail) from None
-            server = TransparentServer(Endpoint("http://localhost"), None, HeaderRules())
+            plans_max = self._limits.pool_idle_max
+            server = TransparentServer(Endpoint("http://localhost"), None, HeaderRules(), plans_max=plans_max)
             self.add(address, server, dialer, f"the replica at {address}")
         return address

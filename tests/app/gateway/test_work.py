@@ -20,7 +20,17 @@ from typing import Any, ClassVar, Final, NamedTuple
 import anyio
 import isthmus.core
 import pytest
-from working_stub import EVENTS, PATIENCE_S, Client, ModernStub, PacedStub, Stub, TellingStub, connected
+from working_stub import (
+    EVENTS,
+    PATIENCE_S,
+    Client,
+    ModernStub,
+    PacedStub,
+    Stub,
+    TellingStub,
+    connected,
+    connected_through_another,
+)
 
 PRODUCT: Final = tuple(
     f"{Path(isthmus.core.__file__).parent.parent / part}/" for part in ("app", "core", "storage", "transports")
@@ -89,6 +99,25 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
     assert work.functions <= budget.functions * ROOM
     assert work.steps <= budget.steps + 0.2
     assert work.functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
+
+
+PASSED_BUDGET: Final = Work(263, 0)
+"""The budget of a call that comes to another worker than that of its session, at both together."""
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_call_that_is_passed_on_takes_no_more_work_than_it_did(tmp_path: Path, clients: int) -> None:
+    """However many clients take turns: the heads of each come on a connection of their own to the other worker."""
+
+    async def run() -> Work:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected_through_another(Stub, tmp_path, clients) as callers:
+                return await counted(lambda number: callers[number % clients].call(number))
+
+    work = anyio.run(run)
+    assert work.functions <= PASSED_BUDGET.functions * ROOM
+    assert work.steps <= PASSED_BUDGET.steps + 0.5
+    assert work.functions > PASSED_BUDGET.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
 
 
 PROGRESS_BUDGETS: Final = {TellingStub: Work(3.8, 0), PacedStub: Work(64.4, 0)}
