@@ -52,7 +52,7 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
-from .cluster.changes import Interest, opened_changes
+from .cluster.changes import Interest, changes_of_workers, opened_changes
 from .cluster.joined import joined
 from .cluster.listener import open_internal
 from .cluster.membership import Membership
@@ -209,8 +209,11 @@ async def running(
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
-            changes = None  # one process has nobody to tell, and workers have no feed
-            if stores.shared and not stores.records_path:
+            changes = None  # one process has nobody to tell
+            if stores.records_path and worker is not None:
+                feed = changes_of_workers(stores.records_path, worker.handover.folder, worker.tag)
+                changes = await stack.enter_async_context(feed)
+            elif stores.shared:
                 changes = await stack.enter_async_context(opened_changes(settings.storage))
             announce = (lambda key: None) if changes is None else changes.announce
             workspaces = Workspaces(
@@ -310,8 +313,6 @@ async def running(
             try:
                 if changes is not None:
                     await tasks.start(changes.run, _interests(hub, gate, revocations))
-                elif gate is not None and stores.shared:
-                    tasks.start_soon(revocations.keep_current, gate)
                 wait_for_issuer = None
                 if gate is not None and gate.issuers is not None:
                     from ..transports.access.issuer_requests import IssuerRequests  # late, as `_issuers` says
