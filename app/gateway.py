@@ -26,6 +26,7 @@ from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
+from ..core.wire.headers import JSON
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer, page_error
@@ -80,6 +81,7 @@ from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
+from .workers.pages import TOGETHER, Answer, AnswerAlone, Question, WorkerPages
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ class Gateway:
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
+        own_sessions: those that operator pages use; None: it has no listener.
         stops_accepting: functions that each have one of its listeners accept no more connections.
     """
 
@@ -133,6 +136,7 @@ class Gateway:
     stderr: dict[str, list[str]] = field(default_factory=dict)
     issuers: Issuers | None = None
     issuer_requests: IssuerRequests | None = None
+    own_sessions: OwnSessions | None = None
     stops_accepting: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     async def retire(self) -> None:
@@ -140,6 +144,8 @@ class Gateway:
         Meanwhile everything goes on, and requests for its sessions come through other processes, too."""
         for stop_accepting in self.stops_accepting:
             await stop_accepting()
+        if self.own_sessions is not None:
+            self.own_sessions.retire()
         with anyio.move_on_after(self.limits.drain_s):
             await self.hub.wait_until(lambda: not self.hub.engine.session_count)
 
@@ -327,10 +333,13 @@ async def running(
                     surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
-                    if worker is not None:
-                        await tasks.start(worker.tell_metrics, functools.partial(_exposition, gateway, traffic))
                     files = BlobFiles(stores.blobs)
-                    pages = _pages(gateway, own_sessions, revocations, traffic, connect, worker)
+                    pages = _pages(gateway, own_sessions, revocations, traffic, connect)
+                    gateway.own_sessions = own_sessions
+                    if worker is not None:
+                        shared_pages = worker.pages(_answers_alone(pages))
+                        await tasks.start(shared_pages.run)
+                        pages = _pages_of_all(pages, shared_pages)
                     http = HttpServer(
                         surface,
                         hub,
@@ -567,7 +576,6 @@ def _pages(
     revocations: RevocationPages,
     traffic: Counts,
     connect: ConnectPages | None,
-    worker: Worker | None,
 ) -> Pages:
     hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
@@ -621,9 +629,31 @@ def _pages(
                 return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 counted = await _exposition(gateway, traffic)
-                if worker is not None:
-                    counted = await worker.gathered_metrics(counted)
                 return page_answer(200, counted, content_type=(await _metrics()).CONTENT_TYPE)
+
+    return answer
+
+
+def _answers_alone(pages: Pages) -> AnswerAlone:
+    """Returns what answers for this process alone when another worker asks."""
+
+    async def answer(question: Question) -> Answer:
+        found = await pages(PageRoute(question.page, question.id), b"")
+        assert isinstance(found, Refused)
+        return Answer(found.status, found.body)
+
+    return answer
+
+
+def _pages_of_all(pages: Pages, shared: WorkerPages) -> Pages:
+    """Returns the pages, of which some are those of all workers."""
+
+    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
+        if route.page not in TOGETHER:
+            return await pages(route, body)
+        found = await shared.answer(Question(route.page, route.id))
+        kind = (await _metrics()).CONTENT_TYPE if route.page is Page.METRICS else JSON
+        return page_answer(found.status, found.body, content_type=kind)
 
     return answer
 

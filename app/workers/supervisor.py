@@ -20,6 +20,7 @@ import anyio
 import msgspec
 from anyio import from_thread
 
+from ...storage.local_notices import ENDING as NOTICES_ENDING
 from ..base.errors import ConfigError, Failed, StartError
 from ..config.cluster_settings import Cluster
 from ..config.settings import Settings
@@ -27,7 +28,7 @@ from ..runtime.signals import Stop
 from .folder import WorkersFolder, check_storage, held_folder
 from .listening import Listening
 from .messages import Handover
-from .metrics import ENDING
+from .pages import ENDING
 from .process import WorkerProcess, started
 
 RESTART_FIRST_S: Final = 0.1
@@ -215,7 +216,7 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             try:
                 await self._folder.remove_worker(slot.tag)
-                for ending in (".sock", ENDING):
+                for ending in (".sock", ENDING, NOTICES_ENDING):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(os.path.join(self._private, f"{slot.tag}{ending}"))
             except Exception as error:
@@ -235,6 +236,7 @@ class Supervisor:
             base_url=self._listening.base_url,
             sockets=self._listening.descriptors(),
             probes=not self._is_shown and self._slots[0] is slot,
+            count=self._count,
         )
 
     def _receive_serving(self, slot: _Slot) -> None:
