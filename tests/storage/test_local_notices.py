@@ -35,7 +35,7 @@ async def test_law_between_processes_of_a_machine(
 
 
 async def test_a_process_that_is_paused_holds_up_no_other(paused: socket.socket, tmp_path: Path) -> None:
-    """What waits for it is bounded. It gets the rest when it goes on."""
+    """The notices that wait for it are bounded. It gets the rest when it goes on."""
     count = 3 * notices.TOPICS_MAX
     with paused, anyio.fail_after(30):
         async with (
@@ -57,7 +57,7 @@ async def test_a_process_that_is_paused_holds_up_no_other(paused: socket.socket,
 async def test_a_notice_goes_to_the_process_that_took_the_place_of_a_dead_one(
     paused: socket.socket, tmp_path: Path
 ) -> None:
-    """Its place may be taken while notices for the dead one still wait. With nobody there, they are dropped."""
+    """Notices for the dead one may still wait then. With nobody there, they are dropped."""
     with anyio.fail_after(30):
         async with local_notices(str(tmp_path), "w1") as one:
             with paused:
