@@ -26,6 +26,7 @@ from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
+from ..core.status import Command
 from ..core.wire.headers import JSON
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
@@ -339,6 +340,8 @@ async def running(
                     if worker is not None:
                         shared_pages = worker.pages(_answers_alone(pages))
                         await tasks.start(shared_pages.run)
+                        for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
+                            hub.order(id, Command.STOP)
                         pages = _pages_of_all(pages, shared_pages)
                     http = HttpServer(
                         surface,

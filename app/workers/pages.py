@@ -17,7 +17,7 @@ from anyio.abc import SocketStream, TaskStatus
 
 from ...core.wire.http.admin_routes import Page
 from .metrics import merged_metrics
-from .servers import Json, combined_act, merged_servers
+from .servers import STOPPED, Json, combined_act, merged_servers
 
 ENDING: Final = ".pages"
 """The end of the name of each worker's socket, in the folder of all of them; its tag is before it."""
@@ -80,6 +80,21 @@ class WorkerPages:
 
     async def answer(self, question: Question) -> Answer:
         """Returns the page of all workers."""
+        parts = await self._answers(question, {self._tag, *self._others()})
+        return combined(question, dict(sorted(parts.items(), key=lambda part: (len(part[0]), part[0]))), self._tag)
+
+    async def stopped(self) -> set[str]:
+        """Returns the ids of the servers that are stopped at another worker. For a worker that takes the place of one:
+        an order to stop reached it."""
+        parts = await self._answers(Question(Page.SERVERS, ""), self._others())
+        servers = [server for part in parts.values() if part for server in msgspec.json.decode(part.body)["servers"]]
+        return {server["name"] for server in servers if server["state"] == STOPPED}
+
+    def _others(self) -> set[str]:
+        names = os.listdir(self._folder)
+        return {name.removesuffix(ENDING) for name in names if name.endswith(ENDING)} - {self._tag}
+
+    async def _answers(self, question: Question, tags: set[str]) -> dict[str, Answer | None]:
         parts: dict[str, Answer | None] = {}
 
         async def ask(tag: str) -> None:
@@ -87,12 +102,9 @@ class WorkerPages:
             parts[tag] = await (self._answer_alone(question) if is_own else self._asked(tag, question))
 
         async with anyio.create_task_group() as tasks:
-            for tag in {self._tag, *self._others()}:
+            for tag in tags:
                 tasks.start_soon(ask, tag)
-        return combined(question, dict(sorted(parts.items(), key=lambda part: (len(part[0]), part[0]))), self._tag)
-
-    def _others(self) -> list[str]:
-        return [name.removesuffix(ENDING) for name in os.listdir(self._folder) if name.endswith(ENDING)]
+        return parts
 
     async def _answer_other(self, stream: SocketStream) -> None:
         async with stream:

@@ -9,7 +9,8 @@ from ...core.wire.http.admin_routes import Page
 
 Json = dict[str, Any]
 
-STATES: Final = ("running", "starting", "failed", "idle", "stopped", "transparent")
+STOPPED: Final = "stopped"
+STATES: Final = ("running", "starting", "failed", "idle", STOPPED, "transparent")
 """The states of a server. It is shown with the first of them that it has at a worker: so it is stopped if it is stopped
 at all of them."""
 SUMS: Final = (

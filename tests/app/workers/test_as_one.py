@@ -119,6 +119,10 @@ def shown(workers: Workers, server: str) -> Json:
     return next(each for each in json.loads(text) if each["name"] == server)
 
 
+def states(workers: Workers, server: str) -> dict[str, str]:
+    return {each["worker"]: each["state"] for each in shown(workers, server)["workers"]}
+
+
 def test_the_banner_says_how_many_workers_one_address_has(workers: Workers) -> None:
     assert "2 workers accept connections at this address" in workers.stdout.splitlines()[1]
 
@@ -184,12 +188,15 @@ def test_ps_and_orders_reach_all_workers(workers: Workers) -> None:
     ]
     assert command(workers, "stop", "auto") == (0, "auto is stopped in 2 workers")
     assert not any(map(is_alive, pids)), "a stop is answered when the processes of all are gone"
-    assert {each["state"] for each in shown(workers, "auto")["workers"]} == {"stopped"}
+    assert states(workers, "auto") == {"w1": "stopped", "w2": "stopped"}
+    os.kill(workers.pid_of("w1"), signal.SIGKILL)
+    workers.wait_line("worker w1 has ended by SIGKILL", "stderr")
+    until(lambda: states(workers, "auto") == {"w1": "stopped", "w2": "stopped"}, "a stop that outlives a worker")
     code, text = command(workers, "stop", "auto")
     assert code == 1 and "auto is stopped already" in text
     assert command(workers, "start", "auto") == (0, "auto runs in 2 workers")
     seen = shown(workers, "auto")
-    assert {each["state"] for each in seen["workers"]} == {"running"} and len(seen["pids"]) == 2
+    assert states(workers, "auto") == {"w1": "running", "w2": "running"} and len(seen["pids"]) == 2
     assert command(workers, "restart", "auto") == (0, "auto runs again in 2 workers")
     assert not set(seen["pids"]) & set(shown(workers, "auto")["pids"])
     code, text = command(workers, "start", "nothing")
