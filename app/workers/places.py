@@ -31,7 +31,7 @@ _PREFIX: Final = re.compile(r"[a-z0-9]{0,4}[a-z]")
 
 
 class Places:
-    """What each worker is called and where it is reached.
+    """The tag of each worker, and the address at which it is reached.
 
     Args:
         settings: the configuration at the start.

@@ -87,8 +87,7 @@ def sessions(world: Replicas, *tags: str) -> list[Client]:
 
 @pytest.mark.real
 def test_workers_are_replicas(world: Replicas) -> None:
-    """What one has, all have. A worker that dies comes back, and SIGHUP replaces all without losing a session of
-    others."""
+    """All have what one has. A worker that dies comes back. SIGHUP replaces all, and the sessions of others go on."""
     until(lambda: replicas_seen(world) == 3, "all replicas")
     clients, promises = sessions(world, "a1", "a2", "b"), Promises()
     for number, client in enumerate(clients):
