@@ -8,14 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup, UNIXDatagramSocket
+from anyio.abc import ConnectedUNIXDatagramSocket, TaskGroup, UNIXDatagramSocket
 
+from .interface import StorageError
 from .notices import Inbox, MemoryNotices
 
 ENDING: Final = ".notices"
 """The end of the name of each socket; the name of its process is before it."""
 RETRY_S: Final = 0.1
 """Seconds after which a process is looked for again that took no more notices."""
+_GONE: Final = (FileNotFoundError, ConnectionRefusedError)
 
 
 class LocalNotices(MemoryNotices):
@@ -35,7 +37,13 @@ class LocalNotices(MemoryNotices):
 
     async def publish(self, topic: str) -> None:
         await super().publish(topic)
-        for name in os.listdir(self._folder):
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:  # whoever made the folder is gone, and so are all that listened there
+            return
+        except OSError as error:
+            raise StorageError(f"the sockets of other processes cannot be found: {error}") from error
+        for name in names:
             if name.endswith(ENDING) and name != self._name:
                 if name not in self._outboxes:
                     self._outboxes[name] = Inbox()
@@ -53,24 +61,26 @@ class LocalNotices(MemoryNotices):
         path = os.path.join(self._folder, name)
         try:
             while not outbox.is_empty:
-                async with await anyio.create_connected_unix_datagram_socket(path) as socket:
-                    await _send_all(outbox, socket)
-        except OSError:
-            # Nobody has the socket. What waits was stored before, so a process that opens it now reads it then.
-            pass
+                try:
+                    async with await anyio.create_connected_unix_datagram_socket(path) as socket:
+                        await _send_all(outbox, socket)
+                except _GONE:
+                    # Nobody has the socket. What waits was stored before, so a process that opens it now reads it then.
+                    return
+                except (OSError, anyio.BrokenResourceError):  # such as no room for one more open file
+                    await anyio.sleep(RETRY_S)
         finally:
             del self._outboxes[name]
 
 
-async def _send_all(outbox: Inbox, socket: anyio.abc.ConnectedUNIXDatagramSocket) -> None:
+async def _send_all(outbox: Inbox, socket: ConnectedUNIXDatagramSocket) -> None:
     while not outbox.is_empty:
         topic = await outbox.take()
         try:
             await socket.send(topic.encode())
         except anyio.BrokenResourceError:
             outbox.put(topic)  # for the process that has taken the place of this one, if there is one
-            await anyio.sleep(RETRY_S)
-            return
+            raise
 
 
 @asynccontextmanager

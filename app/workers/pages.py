@@ -91,7 +91,10 @@ class WorkerPages:
         return {server["name"] for server in servers if server["state"] == STOPPED}
 
     def _others(self) -> set[str]:
-        names = os.listdir(self._folder)
+        try:
+            names = os.listdir(self._folder)
+        except OSError:  # the supervisor is gone, with its folder
+            return set()
         return {name.removesuffix(ENDING) for name in names if name.endswith(ENDING)} - {self._tag}
 
     async def _answers(self, question: Question, tags: set[str]) -> dict[str, Answer | None]:

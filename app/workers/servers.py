@@ -27,10 +27,12 @@ SUMS: Final = (
 """Members of a server that are added up."""
 UNKNOWN: Final = "unknown"
 """The state of a server at a worker that does not answer."""
+NOT_HERE: Final = 404
+"""The status of a worker that has no such server, as its configuration is another one, or that starts none any more."""
 _NOTHING_TO_DO: Final = {
-    Page.START: frozenset({404, 409}),
-    Page.STOP: frozenset({404, 409, 503}),
-    Page.RESTART: frozenset({404, 409}),
+    Page.START: frozenset({NOT_HERE, 409}),
+    Page.STOP: frozenset({NOT_HERE, 409, 503}),
+    Page.RESTART: frozenset({NOT_HERE, 409}),
 }
 """The statuses of a worker at which an order changes nothing: the server is in that state already, or is not there."""
 
@@ -83,10 +85,11 @@ def combined_act(page: Page, id: str, parts: Mapping[str, tuple[int, Json] | Non
         if done:
             problems.append(f"done at {', '.join(done)}")
         return status, {"error": "; ".join(problems), "code": status}
-    if not done:
-        # Of a configuration that is being replaced, some workers may not have the server.
-        return min((part for part in parts.values() if part is not None), key=lambda part: part[0] == 404)
-    workers = [{"worker": tag, "is_changed": tag in done} for tag in parts]
+    answered = {tag: part for tag, part in parts.items() if part is not None}
+    found = {tag: part for tag, part in answered.items() if part[0] != NOT_HERE}
+    if not done:  # the newest worker knows best what there is
+        return list((found or answered).values())[-1]
+    workers = [{"worker": tag, "is_changed": tag in done} for tag in found]
     server = merged_servers({tag: [body["server"]] for tag, body in done.items()})[0]
     return 200, {"name": id, "action": page.value, "status": "success", "server": server, "workers": workers}
 

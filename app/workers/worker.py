@@ -18,6 +18,7 @@ from ..runtime.listeners import HttpListener
 from .listening import LINES, PORT, SOCKET
 from .messages import LINE_MAX_BYTES, WORKER_VARIABLE, Handover, Message, Retire, decode, encode, take_over
 from .pages import Answer, AnswerAlone, Question, WorkerPages
+from .servers import NOT_HERE
 
 
 class Worker:
@@ -70,8 +71,8 @@ class Worker:
 
         async def answer(question: Question) -> Answer:
             if self.is_retiring and question.page in (Page.START, Page.RESTART):
-                body = {"error": f"worker {self.tag} is being replaced, and starts no server", "code": 409}
-                return Answer(409, msgspec.json.encode(body))
+                body = {"error": f"worker {self.tag} is being replaced, and starts no server", "code": NOT_HERE}
+                return Answer(NOT_HERE, msgspec.json.encode(body))
             return await answer_alone(question)
 
         return WorkerPages(self.handover.folder, self.tag, answer)

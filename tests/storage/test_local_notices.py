@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from isthmus.storage import notices
-from isthmus.storage.interface import EVERYTHING, Notices
+from isthmus.storage.interface import EVERYTHING, Notices, StorageError
 from isthmus.storage.local_notices import ENDING, local_notices
 from test_notices import LAWS
 
@@ -73,3 +74,15 @@ async def test_a_notice_goes_to_the_process_that_took_the_place_of_a_dead_one(
             await one.publish("task/last")
             while one._outboxes:  # noqa: ASYNC110 (a task of the feed has no event)
                 await anyio.sleep(0.01)
+
+
+async def test_notices_end_with_their_folder(tmp_path: Path) -> None:
+    """A folder that is gone has no processes. One that cannot be read may have some."""
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    async with local_notices(str(folder), "w1") as one:
+        shutil.rmtree(folder)
+        await one.publish("task/1")
+        folder.write_text("no folder")
+        with pytest.raises(StorageError, match="cannot be found"):
+            await one.publish("task/1")
