@@ -26,6 +26,8 @@ from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
+from ..core.status import Command
+from ..core.wire.headers import JSON
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer, page_error
@@ -52,7 +54,7 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
-from .cluster.changes import Interest, opened_changes
+from .cluster.changes import Interest, changes_of_workers, opened_changes
 from .cluster.joined import joined
 from .cluster.listener import open_internal
 from .cluster.membership import Membership
@@ -80,6 +82,7 @@ from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
+from .workers.pages import TOGETHER, Answer, AnswerAlone, Question, WorkerPages
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -118,6 +121,7 @@ class Gateway:
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
+        own_sessions: those that operator pages use; None: it has no listener.
         stops_accepting: functions that each have one of its listeners accept no more connections.
     """
 
@@ -133,6 +137,7 @@ class Gateway:
     stderr: dict[str, list[str]] = field(default_factory=dict)
     issuers: Issuers | None = None
     issuer_requests: IssuerRequests | None = None
+    own_sessions: OwnSessions | None = None
     stops_accepting: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     async def retire(self) -> None:
@@ -140,6 +145,8 @@ class Gateway:
         Meanwhile everything goes on, and requests for its sessions come through other processes, too."""
         for stop_accepting in self.stops_accepting:
             await stop_accepting()
+        if self.own_sessions is not None:
+            self.own_sessions.retire()
         with anyio.move_on_after(self.limits.drain_s):
             await self.hub.wait_until(lambda: not self.hub.engine.session_count)
 
@@ -209,8 +216,11 @@ async def running(
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
-            changes = None  # one process has nobody to tell, and workers have no feed
-            if stores.shared and not stores.records_path:
+            changes = None  # one process has nobody to tell
+            if stores.records_path and worker is not None:
+                feed = changes_of_workers(stores.records_path, worker.handover.folder, worker.tag)
+                changes = await stack.enter_async_context(feed)
+            elif stores.shared:
                 changes = await stack.enter_async_context(opened_changes(settings.storage))
             announce = (lambda key: None) if changes is None else changes.announce
             workspaces = Workspaces(
@@ -310,8 +320,6 @@ async def running(
             try:
                 if changes is not None:
                     await tasks.start(changes.run, _interests(hub, gate, revocations))
-                elif gate is not None and stores.shared:
-                    tasks.start_soon(revocations.keep_current, gate)
                 wait_for_issuer = None
                 if gate is not None and gate.issuers is not None:
                     from ..transports.access.issuer_requests import IssuerRequests  # late, as `_issuers` says
@@ -326,10 +334,15 @@ async def running(
                     surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
                     connect = None if logins is None else logins.pages
-                    if worker is not None:
-                        await tasks.start(worker.tell_metrics, functools.partial(_exposition, gateway, traffic))
                     files = BlobFiles(stores.blobs)
-                    pages = _pages(gateway, own_sessions, revocations, traffic, connect, worker)
+                    pages = _pages(gateway, own_sessions, revocations, traffic, connect)
+                    gateway.own_sessions = own_sessions
+                    if worker is not None:
+                        shared_pages = worker.pages(_answers_alone(pages))
+                        await tasks.start(shared_pages.run)
+                        for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
+                            hub.order(id, Command.STOP)
+                        pages = _pages_of_all(pages, shared_pages)
                     http = HttpServer(
                         surface,
                         hub,
@@ -566,7 +579,6 @@ def _pages(
     revocations: RevocationPages,
     traffic: Counts,
     connect: ConnectPages | None,
-    worker: Worker | None,
 ) -> Pages:
     hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
@@ -620,9 +632,31 @@ def _pages(
                 return await revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 counted = await _exposition(gateway, traffic)
-                if worker is not None:
-                    counted = await worker.gathered_metrics(counted)
                 return page_answer(200, counted, content_type=(await _metrics()).CONTENT_TYPE)
+
+    return answer
+
+
+def _answers_alone(pages: Pages) -> AnswerAlone:
+    """Returns what answers for this process alone when another worker asks."""
+
+    async def answer(question: Question) -> Answer:
+        found = await pages(PageRoute(question.page, question.id), b"")
+        assert isinstance(found, Refused)
+        return Answer(found.status, found.body)
+
+    return answer
+
+
+def _pages_of_all(pages: Pages, shared: WorkerPages) -> Pages:
+    """Returns the pages, of which some are those of all workers."""
+
+    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
+        if route.page not in TOGETHER:
+            return await pages(route, body)
+        found = await shared.answer(Question(route.page, route.id))
+        kind = (await _metrics()).CONTENT_TYPE if route.page is Page.METRICS else JSON
+        return page_answer(found.status, found.body, content_type=kind)
 
     return answer
 

@@ -29,6 +29,10 @@ class Inbox:
         self._topics: dict[str, None] = {}
         self._has_more = Event()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._topics
+
     def put(self, topic: str) -> None:
         if EVERYTHING in self._topics:
             return

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import anyio
 import msgspec
 
 from ...core.access.gate import Gate
@@ -27,9 +26,6 @@ from ...storage.interface import Records, StorageError
 KIND: Final = "revoked"
 """The first segment of the key of each record."""
 PREFIX: Final = f"{KIND}/"
-
-OTHERS_EVERY_S: Final = 2.0
-"""Seconds after which what another process has revoked is refused here as well. Each look reads all revocations."""
 
 _audit: Final = logging.getLogger("isthmus.audit")
 _log: Final = logging.getLogger("isthmus.server")
@@ -83,31 +79,15 @@ class RevocationPages:
         body = {"name": name, "action": "revoke", "status": "success", "at": format_time(now)}
         return page_answer(200, msgspec.json.encode(body))
 
-    async def keep_current(self, gate: Gate) -> None:
-        """Takes in what other processes of the storage revoke, until cancelled. Where they tell each other, use
-        `receive_records`."""
-        is_usable = True
-        while True:
-            await anyio.sleep(OTHERS_EVERY_S)
-            try:
-                if gate.receive_revoked(await stored_revocations(self._records)):
-                    self._check_callers()
-            except StorageError as error:
-                if is_usable:
-                    _audit.error("what other processes revoke cannot be read: %s", error)
-                is_usable = False
-            else:
-                is_usable = True
-
     def receive_records(self, records: Iterable[tuple[str, bytes | None]]) -> None:
-        """Takes in what other replicas have revoked. Nobody is let in again because a record was removed."""
+        """Takes in what other processes have revoked. Nobody is let in again because a record was removed."""
         found = []
         for key, value in records:
             try:
                 if value is not None:
                     found.append(_decode(key, value))
             except StorageError as error:
-                _log.error("a revocation of another replica is not in force here: %s", error)
+                _log.error("a revocation of another process is not in force here: %s", error)
         if self._gate is not None and self._gate.receive_revoked(found):
             self._check_callers()
 

@@ -49,8 +49,9 @@ def _ps(options: argparse.Namespace) -> bool:
 
 
 def _order(options: argparse.Namespace) -> bool:
-    isthmus_of(options).act(options.command, options.id)
-    output.say(f"{options.id} {http_client.DONE[options.command]}")
+    workers = isthmus_of(options).act(options.command, options.id).get("workers")
+    where = f" in {len(workers)} workers" if isinstance(workers, list) else ""
+    output.say(f"{options.id} {http_client.DONE[options.command]}{where}")
     return True
 
 

@@ -92,7 +92,9 @@ async def _serve(options: argparse.Namespace, worker: Worker, stop: Stop) -> int
                 else:
                     reports = await probe_all(service)
                 shown = endpoints.endpoint_of_all(settings) if options.all else ""
-                await worker.tell(Probed(banner.listening(service, reports, is_wrapped=False, shown=shown)))
+                count = worker.handover.count
+                screen = banner.listening(service, reports, is_wrapped=False, shown=shown, workers=count)
+                await worker.tell(Probed(screen))
             collect_rarely()
             tasks.start_soon(return_free_memory)
             if await worker.wait_retired():

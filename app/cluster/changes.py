@@ -1,4 +1,4 @@
-"""The changes of shared records, which replicas tell each other.
+"""The changes of shared records, which replicas and workers tell each other.
 
 A replica publishes the key of each record that it has changed, and the others load it. A notice may be lost in three
 ways, and each has its cure, so nothing is looked at at intervals:
@@ -24,7 +24,9 @@ from anyio.lowlevel import checkpoint
 
 from ...storage.interface import EVERYTHING, Notices, Records, StorageError
 from ...storage.keys import KEY_SIZE_MAX
+from ...storage.local_notices import local_notices
 from ...storage.notices import Inbox
+from ...storage.sqlite import SqliteRecords
 from ..config.settings import Storage
 from ..stores.stores import open_notices, open_records
 
@@ -198,6 +200,27 @@ async def opened_changes(storage: Storage) -> AsyncIterator[Changes]:
     records = await open_records(storage, calls_max=1)
     try:
         yield Changes(records, open_notices(records))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await records.aclose()
+
+
+@asynccontextmanager
+async def changes_of_workers(records_path: str, folder: str, tag: str) -> AsyncIterator[Changes]:
+    """Opens the feed of the records that the workers of one machine share.
+
+    Args:
+        records_path: the file of the records.
+        folder: that of the sockets of all workers.
+        tag: of this one.
+
+    Raises:
+        StorageError, OSError: the file or the folder cannot be used.
+    """
+    records = SqliteRecords(records_path)
+    try:
+        async with local_notices(folder, tag) as notices:
+            yield Changes(records, notices)
     finally:
         with anyio.CancelScope(shield=True):
             await records.aclose()

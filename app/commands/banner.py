@@ -27,7 +27,13 @@ DEFAULT_URL: Final = "http://127.0.0.1:8932"
 
 
 def listening(
-    service: Gateway, reports: list[ServerReport], *, is_wrapped: bool, shown: str = "", token: str = ""
+    service: Gateway,
+    reports: list[ServerReport],
+    *,
+    is_wrapped: bool,
+    shown: str = "",
+    token: str = "",
+    workers: int = 1,
 ) -> str:
     """Returns the screen of a gateway that listens. Its lines have at most `WIDTH` columns, unless a URL is longer.
 
@@ -35,11 +41,16 @@ def listening(
         is_wrapped: the gateway is that of `isthmus wrap`, whose options switch on what is off.
         shown: the endpoint to show alone, that of all servers; "": each is shown.
         token: what callers must show, if it was made just now; "" if the operator knows it, or if nobody is asked.
+        workers: the number of processes that serve.
     """
     settings = service.settings
     core = settings.core
     places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
+    if workers > 1 and places:
+        lines.append(
+            f"{workers} workers accept connections at {'this address' if len(places) == 1 else 'these addresses'}"
+        )
     if shown and places:
         lines[:0] = _one_endpoint(service, shown)
     lines += ["", *_table(service, reports, is_shown=bool(places) and not shown), ""]

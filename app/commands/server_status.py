@@ -9,16 +9,20 @@ from ..base.output import plain
 from .http_client import Json, aligned, duration, shown
 from .server_table import WIDTH
 
-HEADS: Final = ["ID", "STATE", "SPEAKS", "SESSIONS", "CALLS", "UPTIME", "STARTS", "FAILURES"]
+HEADS: Final = ["ID", "WORKER", "STATE", "SPEAKS", "SESSIONS", "CALLS", "UPTIME", "STARTS", "FAILURES"]
 _KINDS: Final = {"pipe": "stdio", "transparent": "-"}
 """Names shown for kinds of servers that have another one in JSON."""
 
 
 def table(servers: list[Json]) -> str:
-    """Formats the servers as a table, and the last error of each below it."""
-    rows = [row for server in servers for row in (_row(server), *map(_url_row, _urls(server)))]
-    errors = [line for server in servers for one in (server, *_urls(server)) for line in _error(one)]
-    return "\n".join([aligned([HEADS, *rows]), *(["", *errors] if errors else [])])
+    """Formats the servers as a table, and the last error of each below it. A server of several workers has a row for
+    each of them."""
+    lines = [one for server in servers for one in (_workers(server) or [server])]
+    rows = [HEADS, *(row for one in lines for row in (_row(one), *map(_url_row, _urls(one))))]
+    if not any("worker" in one for one in lines):
+        rows = [[row[0], *row[2:]] for row in rows]
+    errors = [text for one in lines for each in (one, *_urls(one)) for text in _error(each)]
+    return "\n".join([aligned(rows), *(["", *dict.fromkeys(errors)] if errors else [])])
 
 
 def _row(server: Json) -> list[str]:
@@ -26,6 +30,7 @@ def _row(server: Json) -> list[str]:
     uptime_s = server.get("uptime_s")
     cells = [
         server.get("name"),
+        server.get("worker"),
         state,
         _spoken(server),
         server.get("sessions"),
@@ -35,6 +40,13 @@ def _row(server: Json) -> list[str]:
         server.get("failures"),
     ]
     return list(map(shown, cells))
+
+
+def _workers(server: Json) -> list[Json]:
+    """Returns what the server is at each worker; nothing if there is one process."""
+    workers = server.get("workers")
+    found = [one for one in workers if isinstance(one, dict) and "state" in one] if isinstance(workers, list) else []
+    return [{**one, "name": server.get("name")} for one in found]
 
 
 def _spoken(server: Json) -> str:
@@ -52,7 +64,7 @@ def _urls(server: Json) -> list[Json]:
 
 
 def _url_row(url: Json) -> list[str]:
-    known = {0: f"  {url.get('name')}", 1: url.get("state"), 3: url.get("sessions"), 7: url.get("failures")}
+    known = {0: f"  {url.get('name')}", 2: url.get("state"), 4: url.get("sessions"), 8: url.get("failures")}
     return [shown(known.get(column)) for column in range(len(HEADS))]
 
 

@@ -302,6 +302,12 @@ class OwnSessions:
         for key in [key for key in self._current if key[0] == server]:
             self._current.pop(key).leave()
 
+    def retire(self) -> None:
+        """Closes all sessions, each once its requests are answered."""
+        for session in self._current.values():
+            session.retire()
+        self._current.clear()
+
     def _open(self, server: str, *, is_kept: bool, identity: Identity = ANONYMOUS) -> OwnSession:
         session = OwnSession(self._port, server, self._version, is_kept=is_kept, identity=identity)
         self._tasks.start_soon(self._run_one, session)

@@ -81,7 +81,7 @@ async def opened(storage: Storage, root: str, *, may_share: bool, worker: str = 
     """
     async with AsyncExitStack() as stack:
         if may_share and storage.is_shared:
-            yield await _open_shared(storage, root, stack)
+            yield await _open_shared(storage, root, worker, stack)
         else:
             state, blobs_path = os.path.join(root, "state"), os.path.join(root, "blobs")
             records_path = os.path.join(state, "records.sqlite")
@@ -177,11 +177,13 @@ def _endpoint(address: str) -> str:
     return "" if endpoint is None else f" at {endpoint}"
 
 
-async def _open_shared(storage: Storage, root: str, stack: AsyncExitStack) -> Stores:
+async def _open_shared(storage: Storage, root: str, worker: str, stack: AsyncExitStack) -> Stores:
     assert storage.records is not None and storage.blobs is not None
     from ...storage.s3 import S3Blobs
 
-    drafts = os.path.join(root, "drafts")
+    state = os.path.join(root, "state")
+    own = own_folder(root, worker) if worker else state
+    drafts = os.path.join(own if worker else root, "drafts")
     try:
         records = await open_records(storage)
         stack.push_async_callback(records.aclose)
@@ -195,8 +197,7 @@ async def _open_shared(storage: Storage, root: str, stack: AsyncExitStack) -> St
     except StorageError as error:
         raise StartError(failure("storage.blobs", storage.blobs, error)) from error
     stack.push_async_callback(blobs.aclose)
-    state = os.path.join(root, "state")
-    own_records = SqliteRecords(os.path.join(state, "own.sqlite"))
+    own_records = SqliteRecords(os.path.join(own, "own.sqlite"))
     stack.push_async_callback(own_records.aclose)
     return Stores(
         records,
@@ -205,7 +206,7 @@ async def _open_shared(storage: Storage, root: str, stack: AsyncExitStack) -> St
         shared=True,
         shared_blobs=blobs,
         clock_ahead_s=ahead_s,
-        private_paths=(state, drafts),
+        private_paths=(state, drafts, *([os.path.join(root, "workspaces")] if worker else [])),
     )
 
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, asynccontextmanager
 
 from anyio import to_thread
 
-from ..base.errors import StartError
 from ..config.settings import Settings
 from ..disk.lock import holding
 from ..disk.remove_tree import remove_tree
@@ -50,19 +49,7 @@ async def held_folder(settings: Settings, name: str) -> AsyncIterator[WorkersFol
             for key in ("link.key", "state.key"):
                 await to_thread.run_sync(kept_key, os.path.join(root, "state"), key)
             await to_thread.run_sync(remove_tree, os.path.realpath(own_folder(root)))
-            async with opened(settings.storage, root, may_share=False) as stores:
-                await remove_leftovers(stores)
+            if not settings.storage.is_shared:  # what is shared is swept by one of all replicas
+                async with opened(settings.storage, root, may_share=False) as stores:
+                    await remove_leftovers(stores)
         yield WorkersFolder(root)
-
-
-def check_storage(settings: Settings) -> None:
-    """Refuses a storage that is not of this machine.
-
-    Raises:
-        StartError: it is not.
-    """
-    if settings.storage.is_shared:
-        raise StartError(
-            "got --workers and storage.records, expected one of them: workers share the folder storage.root; on stores "
-            "that several machines share, start several processes without --workers"
-        )

@@ -29,6 +29,7 @@ class Handover(msgspec.Struct, frozen=True):
         base_url: the URL of the port.
         sockets: the numbers of the descriptors that it listens on, by their names (`Listening`).
         probes: it probes the servers and tells the banner.
+        count: the number of workers.
     """
 
     settings: Settings
@@ -37,6 +38,7 @@ class Handover(msgspec.Struct, frozen=True):
     base_url: str
     sockets: dict[str, tuple[int, ...]]
     probes: bool
+    count: int
 
 
 class Serving(msgspec.Struct, frozen=True, tag=True):

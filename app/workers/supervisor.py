@@ -8,9 +8,9 @@ first, then it accepts no more connections and ends with its last session.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
-import secrets
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,14 +20,15 @@ import anyio
 import msgspec
 from anyio import from_thread
 
+from ...storage.local_notices import ENDING as NOTICES_ENDING
 from ..base.errors import ConfigError, Failed, StartError
-from ..config.cluster_settings import Cluster
 from ..config.settings import Settings
 from ..runtime.signals import Stop
-from .folder import WorkersFolder, check_storage, held_folder
+from .folder import WorkersFolder, held_folder
 from .listening import Listening
 from .messages import Handover
-from .metrics import ENDING
+from .pages import ENDING
+from .places import Places
 from .process import WorkerProcess, started
 
 RESTART_FIRST_S: Final = 0.1
@@ -37,7 +38,8 @@ STEADY_S: Final = 60.0
 """Seconds after which a worker that ends has not ended at its start: the delay begins anew."""
 CRASHES_MAX: Final = 6
 """Ends in a row of one worker that were each within `STEADY_S` of its start: about 10 s of attempts. At it: all workers
-are ended, since what makes them end does not go away by itself, and whoever started the supervisor is told."""
+are ended, since what makes them end does not go away by itself, and whoever started the supervisor is told. With shared
+stores it may go away, as stores come back: there each worker is started again for good."""
 KILL_AFTER_S: Final = 60.0
 """Seconds beyond `drain_seconds` for workers to end. Each bounds its own end to less. At it: they are killed."""
 
@@ -48,12 +50,14 @@ class _Slot:
     """One worker and what comes after it under the same tag.
 
     Attributes:
+        place: the lowest number that no other one had at its start.
         outcome: set when the first process serves, or has ended before that.
         is_retiring: its process is not started again.
     """
 
-    def __init__(self, tag: str, settings: Settings) -> None:
+    def __init__(self, tag: str, place: int, settings: Settings) -> None:
         self.tag = tag
+        self.place = place
         self.settings = settings
         self.process: WorkerProcess | None = None
         self.outcome = anyio.Event()
@@ -97,10 +101,8 @@ class Supervisor:
         self._show = show
         self._storage_name = storage_name
         self._listening = Listening()
-        self._secret = secrets.token_hex(32)
         self._slots: list[_Slot] = []  # those that serve, in the order of their start
         self._all: set[_Slot] = set()  # those that retire, too
-        self._tags_given = 0
         self._screen: str | None = None  # the banner, until it is shown
         self._is_shown = False
         self._is_ending = False
@@ -109,6 +111,7 @@ class Supervisor:
         self._failure: Exception | None = None
         self._changed = anyio.Event()
         self._keeping: anyio.abc.TaskGroup
+        self._places: Places
         self._folder: WorkersFolder
         self._private: str
 
@@ -116,10 +119,10 @@ class Supervisor:
         """Runs until it is told to stop. All workers have ended then.
 
         Raises:
-            StartError: an address or the storage folder cannot be used.
+            StartError: an address or the storage folder cannot be used, or the replicas could not reach the workers.
             Failed: a worker cannot be started, or ends again and again.
         """
-        check_storage(self._settings)
+        self._places = Places(self._settings)
         async with held_folder(self._settings, self._storage_name) as folder:
             with tempfile.TemporaryDirectory(prefix="isthmus-workers-") as self._private:
                 try:
@@ -168,8 +171,9 @@ class Supervisor:
             await self._replace_all()
 
     def _add(self, settings: Settings, at: int | None = None) -> _Slot:
-        self._tags_given += 1
-        slot = _Slot(f"w{self._tags_given}", settings)
+        places = {slot.place for slot in self._all}
+        place = next(number for number in itertools.count() if number not in places)
+        slot = _Slot(self._places.tag({slot.tag for slot in self._all}), place, settings)
         if at is None:
             self._slots.append(slot)
         self._all.add(slot)
@@ -198,7 +202,7 @@ class Supervisor:
             crashes = 1 if anyio.current_time() - started_at >= STEADY_S else crashes + 1
             if crashes == 1:
                 delay_s = RESTART_FIRST_S
-            if crashes >= CRASHES_MAX:
+            if crashes >= CRASHES_MAX and not slot.settings.storage.is_shared:
                 self._end_with(
                     Failed(
                         f"worker {slot.tag} has ended {crashes} times in a row soon after its start, the last time "
@@ -215,7 +219,7 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             try:
                 await self._folder.remove_worker(slot.tag)
-                for ending in (".sock", ENDING):
+                for ending in (".sock", ENDING, NOTICES_ENDING):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(os.path.join(self._private, f"{slot.tag}{ending}"))
             except Exception as error:
@@ -227,7 +231,7 @@ class Supervisor:
         return slot.is_retiring or self._is_ending
 
     def _handover(self, slot: _Slot) -> Handover:
-        cluster = Cluster(replica=slot.tag, socket=os.path.join(self._private, f"{slot.tag}.sock"), secret=self._secret)
+        cluster = self._places.cluster(slot.settings, self._private, slot.tag, slot.place)
         return Handover(
             settings=msgspec.structs.replace(slot.settings, cluster=cluster),
             tag=slot.tag,
@@ -235,6 +239,7 @@ class Supervisor:
             base_url=self._listening.base_url,
             sockets=self._listening.descriptors(),
             probes=not self._is_shown and self._slots[0] is slot,
+            count=self._count,
         )
 
     def _receive_serving(self, slot: _Slot) -> None:
@@ -260,6 +265,8 @@ class Supervisor:
             settings = self._reread()
             if settings.storage != self._settings.storage:
                 raise ConfigError("storage cannot change while workers run: restart for that")
+            if settings.cluster != self._settings.cluster:
+                raise ConfigError("cluster cannot change while workers run: restart for that")
             await self._listening.open(settings)
         except (ConfigError, StartError) as error:
             _log.error("the configuration cannot be used, and the old one stays: %s", error)

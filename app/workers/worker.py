@@ -7,15 +7,18 @@ import socket
 from typing import Final
 
 import anyio
-from anyio.abc import SocketListener, TaskStatus, UNIXSocketStream
+import msgspec
+from anyio.abc import SocketListener, UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.stapled import MultiListener
 
+from ...core.wire.http.admin_routes import Page
 from ...transports.tls.server import ServerTls
 from ..runtime.listeners import HttpListener
 from .listening import LINES, PORT, SOCKET
 from .messages import LINE_MAX_BYTES, WORKER_VARIABLE, Handover, Message, Retire, decode, encode, take_over
-from .metrics import Expose, gathered, tell_metrics
+from .pages import Answer, AnswerAlone, Question, WorkerPages
+from .servers import NOT_HERE
 
 
 class Worker:
@@ -24,6 +27,9 @@ class Worker:
     Args:
         channel: its socket to the supervisor.
 
+    Attributes:
+        is_retiring: it accepts no more connections, and ends with its last session.
+
     Raises:
         EOFError: the supervisor is gone.
     """
@@ -31,6 +37,7 @@ class Worker:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.handover: Final[Handover] = take_over(channel)
+        self.is_retiring = False
         self._stream: UNIXSocketStream | None = None
 
     @property
@@ -59,13 +66,16 @@ class Worker:
         (descriptor,) = self.handover.sockets[f"{LINES}{server}"]
         return _inherited(descriptor)
 
-    async def tell_metrics(self, expose: Expose, *, task_status: TaskStatus[None]) -> None:
-        """Tells the metrics of this worker to the others, until cancelled."""
-        await tell_metrics(self.handover.folder, self.tag, expose, task_status=task_status)
+    def pages(self, answer_alone: AnswerAlone) -> WorkerPages:
+        """Returns the pages of all workers."""
 
-    async def gathered_metrics(self, own: bytes) -> bytes:
-        """Returns the metrics of all workers, `own` among them."""
-        return await gathered(self.handover.folder, self.tag, own)
+        async def answer(question: Question) -> Answer:
+            if self.is_retiring and question.page in (Page.START, Page.RESTART):
+                body = {"error": f"worker {self.tag} is being replaced, and starts no server", "code": NOT_HERE}
+                return Answer(NOT_HERE, msgspec.json.encode(body))
+            return await answer_alone(question)
+
+        return WorkerPages(self.handover.folder, self.tag, answer)
 
     async def tell(self, message: Message) -> None:
         """Tells the supervisor. Nothing is told to one that is gone: `wait_retired` returns then."""
@@ -83,6 +93,7 @@ class Worker:
                 pass
         except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
             return False
+        self.is_retiring = True
         return True
 
     async def _connected(self) -> UNIXSocketStream:

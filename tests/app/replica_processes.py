@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from command import Run
+from command import Run, until
 from file_world import PUPPET
 from isthmus.core.access.static_tokens import digest_of
 from record_servers import free_port
@@ -25,6 +25,7 @@ from shared_gateways import ALICE, KEY, SharedStores
 PATIENCE_S: Final = 40.0
 PAUSE_S: Final = 0.05
 SERVE: Final = "/mcp/auto"
+FINAL: Final = {"completed", "failed", "cancelled"}
 Json = dict[str, Any]
 
 _ids = itertools.count(1)
@@ -222,3 +223,52 @@ class Client:
         assert reply.status == 200, reply
         handle: str = reply.json["upload_handle"]
         return handle
+
+
+class Promises:
+    """Promises to clients, which hold from then on.
+
+    Attributes:
+        files: the content of each uploaded file, by its handle.
+        artifacts: that of each artifact, by its URI.
+        tasks: the ids of tasks.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.artifacts: dict[str, str] = {}
+        self.tasks: list[str] = []
+
+    def make(self, client: Client, number: str) -> None:
+        """Makes one of each kind."""
+        text = f"content {number}"
+        self.files[client.upload(f"{number}.txt", text.encode())] = text
+        result = client.call("act", steps=[["write", f"{number}.txt", text]], text="{0}")
+        for block in result["content"]:
+            if block["type"] == "resource_link":
+                self.artifacts[block["uri"]] = text
+        created = client.call("act", task=True, steps=[], text=text)
+        self.tasks.append(created["task"]["taskId"])
+
+    def check(self, client: Client) -> None:
+        """Checks that all of them are kept, at any replica."""
+        for handle, text in self.files.items():
+            assert client.text("act", steps=[["read", handle]], text="{0}") == text
+        for uri, text in self.artifacts.items():
+            contents = client.request("resources/read", {"uri": uri})["result"]["contents"]
+            assert contents[0]["text"] == text
+        for id in self.tasks:
+            assert ended(client, id) in FINAL
+            response = client.request("tasks/result", {"taskId": id})
+            assert "the replica that ran the call was lost" in str(response) or "content" in str(response)
+
+
+def status(client: Client, id: str) -> str:
+    found: str = client.request("tasks/get", {"taskId": id})["result"]["status"]
+    return found
+
+
+def ended(client: Client, id: str) -> str:
+    """Waits until a task is over. Returns its status."""
+    until(lambda: status(client, id) in FINAL, f"task {id} is over")
+    return status(client, id)

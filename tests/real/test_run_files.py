@@ -120,14 +120,15 @@ def test_nginx_passes_every_transport_on(front: Front) -> None:
     assert front.post({"id": 3, "method": "tools/list"}, **session, Authorization="Bearer of another")[0].status == 401
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["isthmus.service", "isthmus-workers.service"])
+def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("needs systemd-analyze")
-    unit = (RUN / "isthmus.service").read_text()
+    unit = (RUN / name).read_text()
     here = str(Path(sys.executable).with_name("isthmus"))
     assert "/opt/isthmus/bin/isthmus serve" in unit
-    path = tmp_path / "isthmus.service"
+    path = tmp_path / name
     path.write_text(unit.replace("/opt/isthmus/bin/isthmus", here))
     done = subprocess.run([program, "verify", str(path)], capture_output=True, text=True, timeout=60)  # noqa: PLW1510
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from command import until
 from record_servers import PostgresServer, RecordServer
-from replica_processes import Client, Lost, Replicas, replicas
+from replica_processes import Client, Lost, Promises, Replicas, replicas, status
 from s3_server import S3Server
 from shared_gateways import SharedStores
 
@@ -22,7 +22,6 @@ KILLS: Final = int(os.environ.get("REPLICA_KILLS", "2"))
 LOADERS: Final = 3
 PROMISES_MAX: Final = 200
 """Files of each kind for a client under load. All of them have to fit, since room is made by removing the oldest."""
-FINAL: Final = {"completed", "failed", "cancelled"}
 
 
 @pytest.fixture(scope="module")
@@ -33,55 +32,6 @@ def world(
         pytest.skip("the other kind is tested with two gateways")
     with replicas(tmp_path_factory.mktemp("replicas"), SharedStores(record_server, s3_server), s3_server, 3) as made:
         yield made
-
-
-class Promises:
-    """Promises to clients, which hold from then on.
-
-    Attributes:
-        files: the content of each uploaded file, by its handle.
-        artifacts: that of each artifact, by its URI.
-        tasks: the ids of tasks.
-    """
-
-    def __init__(self) -> None:
-        self.files: dict[str, str] = {}
-        self.artifacts: dict[str, str] = {}
-        self.tasks: list[str] = []
-
-    def make(self, client: Client, number: str) -> None:
-        """Makes one of each kind."""
-        text = f"content {number}"
-        self.files[client.upload(f"{number}.txt", text.encode())] = text
-        result = client.call("act", steps=[["write", f"{number}.txt", text]], text="{0}")
-        for block in result["content"]:
-            if block["type"] == "resource_link":
-                self.artifacts[block["uri"]] = text
-        created = client.call("act", task=True, steps=[], text=text)
-        self.tasks.append(created["task"]["taskId"])
-
-    def check(self, client: Client) -> None:
-        """Checks that all of them are kept, at any replica."""
-        for handle, text in self.files.items():
-            assert client.text("act", steps=[["read", handle]], text="{0}") == text
-        for uri, text in self.artifacts.items():
-            contents = client.request("resources/read", {"uri": uri})["result"]["contents"]
-            assert contents[0]["text"] == text
-        for id in self.tasks:
-            assert ended(client, id) in FINAL
-            response = client.request("tasks/result", {"taskId": id})
-            assert "the replica that ran the call was lost" in str(response) or "content" in str(response)
-
-
-def status(client: Client, id: str) -> str:
-    found: str = client.request("tasks/get", {"taskId": id})["result"]["status"]
-    return found
-
-
-def ended(client: Client, id: str) -> str:
-    """Waits until a task is over. Returns its status."""
-    until(lambda: status(client, id) in FINAL, f"task {id} is over")
-    return status(client, id)
 
 
 def begin_again(work: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import Run, Session, is_alive, run, until
+from command import Run, Session, is_alive, request, run, until
 from file_caller import Caller
 from worker_runs import Workers, children, family, running, status_of, tool_pid
 
@@ -145,6 +145,24 @@ def test_sessions_of_replaced_workers_end_with_the_time_to_drain(write_config: W
         until(lambda: not any(map(is_alive, before)), "the end of the old workers")
         assert status_of(old) == 404
         assert len(workers.children) == 2
+
+
+def test_a_worker_that_is_replaced_waits_for_sessions_of_clients_alone(write_config: Write) -> None:
+    """No server is started there any more, and one that an operator has started does not hold it up."""
+    with running(write_config(drain_seconds=600)) as workers:
+        base_url = workers.url.removesuffix("/mcp/a")
+        assert run("start", "a", "--url", base_url)[:2] == (0, "a runs in 2 workers")
+        found = workers.sessions()
+        kept = found["w1"][0]
+        second = workers.pid_of("w2")
+        for session in found["w2"]:
+            request("DELETE", session.url, headers={"Mcp-Session-Id": str(session.id)})
+        workers.signal(signal.SIGHUP)
+        workers.wait_line("all workers have the new configuration", "stderr")
+        until(lambda: not is_alive(second), "the end of a worker")
+        assert status_of(kept) == 200
+        assert run("restart", "a", "--url", base_url)[:2] == (0, "a runs again in 2 workers")
+        assert status_of(kept) == 200
 
 
 def test_a_faulty_configuration_changes_nothing(write_config: Write) -> None:
