@@ -195,6 +195,8 @@ class ReplicaDisk(StormyDisk):
         if isinstance(order, Sweep):
             self._remove_folders({order.workspace})
             return None
+        if isinstance(order, Materialize):
+            self.workspaces.add(order.workspace)  # a session that is over has it again
         return super()._carry_out(order)
 
     def _check_forgotten(self, key: str) -> None:

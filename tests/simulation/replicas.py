@@ -175,10 +175,8 @@ class ReplicasWorld(LastingWorld):
         disk.remove_expired()
         disk.remove_junk()
         records = [key for key in disk.records if not key.startswith(("replica/", "list/"))]
-        # what is made while its session ends stays until the process starts again
-        folders = [] if {"slow", "broken", "outages", "isolates"} & self.faults else list(disk.files)
-        if records or disk.blobs or folders:
-            raise Wrong(f"left of files and tasks: {records}, {list(disk.blobs)}, {folders}")
+        if records or disk.blobs or disk.files:
+            raise Wrong(f"left of files and tasks: {records}, {list(disk.blobs)}, {list(disk.files)}")
         for replica in self.replicas:
             left = {name: table for name, table in tables(replica.engine).items() if table and name not in OWN}
             drafts = replica.disk.partial.keys() - disk.junk
