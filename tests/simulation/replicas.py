@@ -127,7 +127,7 @@ class ReplicasWorld(LastingWorld):
         self._check_tasks()
         if self.faults:
             self._check_clients()
-        network.run(CALM_S)
+        network.rest(CALM_S)
         self._check_answered()
         self._check_service()
         self._check_empty()
@@ -170,7 +170,7 @@ class ReplicasWorld(LastingWorld):
         for client in self.clients:
             client.is_done = True
             client.leave()
-        network.run(EMPTY_S)
+        network.rest(EMPTY_S)
         disk = network.disk
         disk.remove_expired()
         disk.remove_junk()
