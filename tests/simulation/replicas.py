@@ -17,8 +17,9 @@ from isthmus.core.base.errors import INTERNAL_ERROR
 from isthmus.core.base.plan import Affinity, Eviction, Plan
 from isthmus.core.bulk import BulkEngine
 from lasting import KEPT, TIGHT, LastingWorld
-from replica_network import REPLICA_FAULTS, Replica, ReplicaNetwork
+from replica_network import REPLICA_FAULTS, SKEW_MAX_S, Replica, ReplicaNetwork
 from replica_promises import ReplicaPromises
+from replica_quotas import Quotas
 from simulated_clients import Client
 from simulated_network import FAULTS, Wrong
 from simulated_servers import Server
@@ -32,6 +33,8 @@ HEALED_S: Final = 40.0
 """The time after a storm in which pauses, splits and outages end, and processes start again."""
 AGAIN_S: Final = 16.0
 """The time in which processes that were killed together start again: a lease is taken over after 10 s."""
+UNUSED_S: Final = 700.0
+"""The time after which all files and tasks of clients that have left are over, and what they used is given back."""
 FOLLOWER: Final = 3000
 """The number of the first client that comes to look after tasks. It is above those of all other clients."""
 OVER: Final = ("completed", "failed", "cancelled")
@@ -87,6 +90,7 @@ class ReplicasWorld(LastingWorld):
 
         self._server_ids = [server.plan.id for server in drawn_servers]
         self._client_count = rng.randint(2, 7)
+        self.network.disk.quotas = Quotas(limits, SKEW_MAX_S if "skews" in self.faults else 0.0)
         self.promises = ReplicaPromises(self.network, is_roomy=not is_tight)  # type: ignore[arg-type]
         self.network.begin(count, make)
 
@@ -170,6 +174,8 @@ class ReplicasWorld(LastingWorld):
         for client in self.clients:
             client.is_done = True
             client.leave()
+        network.rest(UNUSED_S)
+        network.disk.quotas.check_returned(network.disk.records, {replica.name.owner for replica in self.replicas})
         network.rest(EMPTY_S)
         disk = network.disk
         disk.remove_expired()
