@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disk import ORDERS
 from isthmus.core.base.effects import Effect
+from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.storage import (
     Collect,
     Discard,
@@ -30,7 +31,6 @@ from isthmus.core.base.storage import (
     StorageFailed,
     Sweep,
 )
-from isthmus.core.base.replica import ReplicaName
 from replica_quotas import Quotas
 from simulated_disk import LATE_S, OF_RECORDS, StormyDisk
 from simulated_network import Wrong
