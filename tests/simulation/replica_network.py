@@ -117,6 +117,7 @@ class Replica(LastingNetwork):
         self.paused_until = 0.0
         self.is_cut_off = False
         self.due_at: float | None = None
+        self._due_in_whole: float | None = None
         self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._hurry = 0  # events that are handled before any deadline, after a pause
         self._known: dict[str, tuple[str, float]] = {}  # runs by tag, and when they were looked up
@@ -191,7 +192,8 @@ class Replica(LastingNetwork):
         if self.due_at is None:
             due = self.engine.next_timeout()
             self.due_at = math.inf if due is None else due.at
-        return None if self.due_at == math.inf else on_grid(self.due_at - self.offset_s)
+            self._due_in_whole = None if due is None else on_grid(due.at - self.offset_s)
+        return self._due_in_whole
 
     def handle_timeout(self) -> None:
         assert self.due_at is not None
@@ -307,9 +309,16 @@ class Replica(LastingNetwork):
             self._alarm_at = due.at
             self.later(max(0.0, due.at - self.now), self._ring, self.run_name, due.at)
 
+    def rearm(self) -> None:
+        """Looks at the lease again after a rest."""
+        self._alarm_at = math.inf
+        self._arm()
+
     def _ring(self, run: str, at: float) -> None:
-        if run == self.run_name:
-            self._alarm_at = math.inf
+        if run != self.run_name:
+            return
+        self._alarm_at = math.inf
+        if self._waiting or not self.whole.is_quiet:
             self._order_lease(self.leases.handle_timeout(self.now))
             self._arm()
 
@@ -332,8 +341,8 @@ class Replica(LastingNetwork):
         """Returns the name of the input that has the answer, whether it takes the time, and its other arguments."""
         records = self.whole.disk.records
         if isinstance(order, Scan):
-            found = [(key, value, records.version(key)) for key, value in sorted(records.items())]
-            return "receive_scan", True, ([one for one in found if one[0].startswith(LEASE_PREFIX)],)
+            keys = sorted(key for key in records if key.startswith(LEASE_PREFIX))
+            return "receive_scan", True, ([(key, records[key], records.version(key)) for key in keys],)
         if records.version(order.key) != order.if_version:
             return "receive_conflict", True, ()
         if isinstance(order, Delete):
@@ -346,13 +355,14 @@ class Replica(LastingNetwork):
     def _take_lease_answer(self, run: str, name: str, takes_now: bool, given: tuple[Any, ...]) -> None:
         if run != self.run_name:
             return
-        leases, before = self.leases, self.leases.peers()
+        leases = self.leases
+        before = leases.peers() if name in ("receive_scan", "receive_deleted") else frozenset()
         self._order_lease(getattr(leases, name)(*given, *([self.now] if takes_now else [])))
         if name == "receive_scan":
             waiting, self._waiting = self._waiting, []
             for look in waiting:
                 look()
-        for peer in before.difference(leases.peers()):
+        for peer in before and before.difference(leases.peers()):
             self.whole.break_hops(self, peer.tag, peer.run)
         if leases.state is LeaseState.HELD and self._is_down:
             self._begin_serving()
@@ -533,6 +543,7 @@ class ReplicaNetwork(Network):
         hops: requests that were passed on: by whom, on which of its channels, in which run.
         unbegun: those of them of whose response nothing has come yet.
         runs: the number of faults of replicas so far.
+        is_quiet: leases are only read for requests.
     """
 
     disk: SharedStorage
@@ -543,7 +554,7 @@ class ReplicaNetwork(Network):
         self.unix_at_zero = self.latest_unix_at_zero = ZERO_UNIX
         self.disk = self.storage = SharedStorage(self)
         self.replicas: dict[str, Replica] = {}
-        self.is_routed = False
+        self.is_routed = self.is_quiet = False
         self.requests: dict[Channel, tuple[Opening, bytes | None]] = {}
         self.hops: dict[Channel, tuple[Replica, ChannelId, str]] = {}
         self.unbegun: set[Channel] = set()
@@ -600,7 +611,17 @@ class ReplicaNetwork(Network):
     # --- Time -------------------------------------------------------------------------------------------------------
 
     def later(self, seconds: float, act: Callable[..., None], *given: Any) -> None:
-        super().later(on_grid(self.now + seconds) - self.now, act, *given)
+        self._entered += 1
+        heapq.heappush(self._queue, (on_grid(self.now + seconds), self._entered, act, given))
+
+    def rest(self, seconds: float) -> None:
+        """Lets time pass in which no replica comes or goes, without the renewals of leases, which would be most of what
+        happens then."""
+        self.is_quiet = True
+        self.run(seconds)
+        self.is_quiet = False
+        for replica in self.replicas.values():
+            replica.rearm()
 
     def run(self, seconds: float) -> None:
         end, queue, replicas = self.now + seconds, self._queue, list(self.replicas.values())

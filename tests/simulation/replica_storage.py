@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disk import ORDERS
 from isthmus.core.base.effects import Effect
+from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.storage import (
     Collect,
     Discard,
@@ -30,6 +31,7 @@ from isthmus.core.base.storage import (
     StorageFailed,
     Sweep,
 )
+from replica_quotas import Quotas
 from simulated_disk import LATE_S, OF_RECORDS, StormyDisk
 from simulated_network import Wrong
 from simulated_works import OVER
@@ -53,7 +55,10 @@ class SharedStorage(StormyDisk):
 
     Attributes:
         writers: the tags of the replicas that have written a record first.
+        quotas: checks what is granted and stored.
     """
+
+    quotas: Quotas
 
     network: ReplicaNetwork  # type: ignore[assignment]
     records: VersionedRecords  # type: ignore[assignment]
@@ -129,6 +134,8 @@ class ReplicaDisk(StormyDisk):
     def carry_out(self, order: Effect) -> bool:
         if not isinstance(order, ORDERS):
             return False
+        if isinstance(order, Forget):
+            self.storage.quotas.receive_forget(order.key)
         whole = self.network.whole
         takes_s, back_s = self.rng.expovariate(100.0), self.rng.expovariate(100.0)
         if isinstance(order, AT_THE_STORAGE) and self.is_now("slow"):
@@ -151,28 +158,29 @@ class ReplicaDisk(StormyDisk):
         order = self._under_way.get(number)
         if order is None:
             return
-        self.network.later(back_s, self._return, number, order, self._attempt(order), run)
+        answer = self._attempt(order, ReplicaName(self.network.tag, run).owner)
+        self.network.later(back_s, self._return, number, order, answer, run)
 
     def _return(self, number: int, order: Effect, answer: StorageAnswer | None, run: str) -> None:
         self._under_way.pop(number, None)
         if answer is not None and run == self.network.run_name and not self.network.is_down:
             self.network.answer(order.ticket, answer)  # type: ignore[attr-defined]
 
-    def _attempt(self, order: Effect) -> StorageAnswer | None:
+    def _attempt(self, order: Effect, owner: str = "") -> StorageAnswer | None:
         if not isinstance(order, AT_THE_STORAGE) or not self.is_now("broken"):
             if isinstance(order, (Save, Collect)) and self.is_now("full"):
                 return StorageFailed(reason="the storage is full", is_full=True)
-            return self._carry_out(order)
+            return self._carry_out(order, owner)
         self.junk.update(self._named(order))
         fate = self.rng.random()
         if isinstance(order, CHANGES) and fate < 0.35:
-            self._carry_out(order)
+            self._carry_out(order, owner)
         elif isinstance(order, CHANGES) and fate < 0.7:
-            self.network.whole.later(self.rng.uniform(0.0, LATE_EFFECT_MAX_S), self._carry_out, order)
+            self.network.whole.later(self.rng.uniform(0.0, LATE_EFFECT_MAX_S), self._carry_out, order, owner)
         return StorageFailed(reason="the storage is away") if hasattr(order, "ticket") else None
 
-    def _carry_out(self, order: Effect) -> StorageAnswer | None:
-        """Carries out an order at one moment: nobody sees a part of it."""
+    def _carry_out(self, order: Effect, owner: str = "") -> StorageAnswer | None:
+        """Carries out an order of the replica `owner` at one moment: nobody sees a part of it."""
         if isinstance(order, Load | Save):
             if self._is_expired(order.key):
                 del self.records[order.key]
@@ -183,6 +191,7 @@ class ReplicaDisk(StormyDisk):
                 _check_end(order.key, before, order.value)
                 self.storage.writers.setdefault(order.key, self.network.tag)
                 self.expiries[order.key] = order.expires_at_unix
+                self.storage.quotas.receive_saved(order, owner, self.storage.network.now_unix)
                 self.network.whole.tell(order.key, self.network)
             return answer
         if isinstance(order, ForgetAll):
@@ -195,6 +204,8 @@ class ReplicaDisk(StormyDisk):
         if isinstance(order, Sweep):
             self._remove_folders({order.workspace})
             return None
+        if isinstance(order, Materialize):
+            self.workspaces.add(order.workspace)  # a session that is over has it again
         return super()._carry_out(order)
 
     def _check_forgotten(self, key: str) -> None:

@@ -17,8 +17,9 @@ from isthmus.core.base.errors import INTERNAL_ERROR
 from isthmus.core.base.plan import Affinity, Eviction, Plan
 from isthmus.core.bulk import BulkEngine
 from lasting import KEPT, TIGHT, LastingWorld
-from replica_network import REPLICA_FAULTS, Replica, ReplicaNetwork
+from replica_network import REPLICA_FAULTS, SKEW_MAX_S, Replica, ReplicaNetwork
 from replica_promises import ReplicaPromises
+from replica_quotas import Quotas
 from simulated_clients import Client
 from simulated_network import FAULTS, Wrong
 from simulated_servers import Server
@@ -87,6 +88,7 @@ class ReplicasWorld(LastingWorld):
 
         self._server_ids = [server.plan.id for server in drawn_servers]
         self._client_count = rng.randint(2, 7)
+        self.network.disk.quotas = Quotas(limits, SKEW_MAX_S if "skews" in self.faults else 0.0)
         self.promises = ReplicaPromises(self.network, is_roomy=not is_tight)  # type: ignore[arg-type]
         self.network.begin(count, make)
 
@@ -127,7 +129,7 @@ class ReplicasWorld(LastingWorld):
         self._check_tasks()
         if self.faults:
             self._check_clients()
-        network.run(CALM_S)
+        network.rest(CALM_S)
         self._check_answered()
         self._check_service()
         self._check_empty()
@@ -170,15 +172,13 @@ class ReplicasWorld(LastingWorld):
         for client in self.clients:
             client.is_done = True
             client.leave()
-        network.run(EMPTY_S)
+        network.rest(EMPTY_S)
         disk = network.disk
         disk.remove_expired()
         disk.remove_junk()
         records = [key for key in disk.records if not key.startswith(("replica/", "list/"))]
-        # what is made while its session ends stays until the process starts again
-        folders = [] if {"slow", "broken", "outages", "isolates"} & self.faults else list(disk.files)
-        if records or disk.blobs or folders:
-            raise Wrong(f"left of files and tasks: {records}, {list(disk.blobs)}, {folders}")
+        if records or disk.blobs or disk.files:
+            raise Wrong(f"left of files and tasks: {records}, {list(disk.blobs)}, {list(disk.files)}")
         for replica in self.replicas:
             left = {name: table for name, table in tables(replica.engine).items() if table and name not in OWN}
             drafts = replica.disk.partial.keys() - disk.junk

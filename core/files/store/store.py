@@ -120,8 +120,9 @@ class FileStore:
         self._quota.count(reservation, 1)
         if is_sure:
             self._make_room(account)
-        if self._shares is not None:
+        if self._shares is not None and artifacts:  # uploads: in `keep_room`
             self._evict(self._closed(account, "artifact")[: max(0, -self._quota.slots(account, "artifact")[0])])
+            self._evict(self._closed(account)[: max(0, -self._quota.slots(account, "artifact")[1])])
         return reservation
 
     def claim(
