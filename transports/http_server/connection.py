@@ -303,6 +303,7 @@ class Connection:
                 self._peer = self._wire.peer
                 self._address = address_owner(self._peer.host)
             admitted = self._listening.admit(head, self._peer, self._address)
+            framing.owner = admitted.owner
             if isinstance(admitted.route, Undecided):
                 self._admitted = None
                 framing.enter(Phase.HELD)

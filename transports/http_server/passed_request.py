@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from ...core.base.budget import address_owner
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, DraftOpening, End, PostOpening
 from ...core.base.grants import NO_GRANTS
@@ -217,7 +216,7 @@ class Passing:
         caller = HopCaller(
             opening.principal,
             route.identity.grants if isinstance(route, McpRoute) else NO_GRANTS,
-            address_owner(peer.host),
+            self._framing.owner,
             opening.base_url if isinstance(opening, PostOpening | DraftOpening) else "",
             peer.is_secure or self._listening.scheme == "https",
         )
