@@ -231,11 +231,17 @@ class HttpServer:
         for scope in list(self._accepting):  # those of other listeners begin to wait again
             scope.cancel()
 
+    def end_connections(self) -> None:
+        """Has each connection end with its next response, so that its client turns to another process with the one
+        after it. Connections are accepted all the same."""
+        self._listening.ends_connections = True
+
     async def drain(self) -> None:
         """Accepts no more connections, finishes the replies that are due, and returns when no connection is left.
 
         Event streams end when the engine closes them, so the caller must bound this wait.
         """
+        self.end_connections()
         self._listening.is_draining = True
         for scope in list(self._accepting):
             scope.cancel()

@@ -140,6 +140,8 @@ class ServerContext:
         wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed.
         replicas: passes requests on to other replicas; None: there are none.
         hops: checks requests that other replicas pass on: no others are served; None: there are none.
+        ends_connections: each response is the last one of its connection.
+        is_draining: no connection is accepted, and nothing new begins.
         bodies: the room for messages that are arriving.
     """
 
@@ -156,6 +158,7 @@ class ServerContext:
     wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None
     replicas: Replicas | None = None
     hops: HopReceiver | None = None
+    ends_connections: bool = False
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)
