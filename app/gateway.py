@@ -120,6 +120,7 @@ class Gateway:
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
         stops_accepting: functions that each have one of its listeners accept no more connections.
         end_connections: has each HTTP connection end with its next response.
+        wait_arrived: returns when requests that are arriving have arrived, or after a short time.
         is_stopping: it was told to stop, and still serves.
     """
 
@@ -137,12 +138,14 @@ class Gateway:
     issuer_requests: IssuerRequests | None = None
     stops_accepting: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     end_connections: Callable[[], None] = lambda: None
+    wait_arrived: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     is_stopping: bool = False
     _is_hurried: anyio.Event = field(default_factory=anyio.Event)
 
     async def announce_stop(self) -> None:
         """Says at `/readyz` that this process stops, and returns once balancers have turned to others: after
-        `core.shutdown_delay_seconds`, or at `hurry`. Meanwhile all requests are served."""
+        `core.shutdown_delay_seconds`, or at `hurry`. Until then all requests are served. Those that a balancer sends
+        at the last moment have arrived when this returns, and no more connections are accepted."""
         delay_s = shutdown_delay_of(self.settings.core)
         if not delay_s:
             return
@@ -153,6 +156,8 @@ class Gateway:
         with anyio.move_on_after(delay_s):
             await self._is_hurried.wait()
         self._is_hurried.set()
+        await self._stop_accepting()
+        await self.wait_arrived()
 
     def hurry(self) -> bool:
         """Ends the wait of `announce_stop`. Returns False if it does not wait."""
@@ -164,10 +169,13 @@ class Gateway:
     async def retire(self) -> None:
         """Accepts no more connections, and returns when the last session has ended, or after `Limits.drain_s`.
         Meanwhile everything goes on, and requests for its sessions come through other processes, too."""
-        for stop_accepting in self.stops_accepting:
-            await stop_accepting()
+        await self._stop_accepting()
         with anyio.move_on_after(self.limits.drain_s):
             await self.hub.wait_until(lambda: not self.hub.engine.session_count)
+
+    async def _stop_accepting(self) -> None:
+        for stop_accepting in self.stops_accepting:
+            await stop_accepting()
 
     async def issuer_problems(self) -> list[str]:
         """Asks each issuer for its documents. Returns why some of them cannot be read, for people."""
@@ -370,7 +378,7 @@ async def running(
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
-                    gateway.end_connections = http.end_connections
+                    gateway.end_connections, gateway.wait_arrived = http.end_connections, http.wait_arrived
                     if internal is not None and hops is not None:
                         passed = HttpServer(
                             internal_surface(surface),

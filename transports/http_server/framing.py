@@ -62,6 +62,8 @@ class Phase(enum.Enum):
 
 PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
 """Phases in which input is parsed at once."""
+ARRIVING: Final = (Phase.HEAD, Phase.HELD, Phase.BODY)
+"""Phases of a request that is not known in full, and that nobody has begun to answer."""
 HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL, Phase.HELD)
 """Phases of a task, in which nothing is read before the task asks for it."""
 NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
