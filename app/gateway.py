@@ -392,6 +392,8 @@ async def running(
                             protocols=hub.drive.protocols,
                         )
                         await tasks.start(_serve, passed, internal, None, _shielded(serving))
+                    if membership is not None:
+                        await membership.wait_seen()
                     for listener, spoken in listeners:
                         await tasks.start(_serve, http, listener, spoken, _shielded(serving))
                         gateway.stops_accepting.append(functools.partial(http.stop_accepting, listener))
