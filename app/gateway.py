@@ -60,7 +60,7 @@ from .cluster.listener import open_internal
 from .cluster.membership import Membership
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
-from .config.addresses import unix_path
+from .config.addresses import shutdown_delay_of, unix_path
 from .config.lock_file import pin_rules
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
@@ -123,6 +123,9 @@ class Gateway:
         issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
         own_sessions: those that operator pages use; None: it has no listener.
         stops_accepting: functions that each have one of its listeners accept no more connections.
+        end_connections: has each HTTP connection end with its next response.
+        wait_arrived: returns when requests that are arriving have arrived, or after a short time.
+        is_stopping: it was told to stop, and still serves.
     """
 
     settings: Settings
@@ -139,16 +142,47 @@ class Gateway:
     issuer_requests: IssuerRequests | None = None
     own_sessions: OwnSessions | None = None
     stops_accepting: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    end_connections: Callable[[], None] = lambda: None
+    wait_arrived: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
+    is_stopping: bool = False
+    _is_hurried: anyio.Event = field(default_factory=anyio.Event)
+
+    async def announce_stop(self) -> None:
+        """Says at `/readyz` that this process stops, and returns once balancers have turned to others: after
+        `core.shutdown_delay_seconds`, or at `hurry`. Until then all requests are served. Those that a balancer sends
+        at the last moment have arrived when this returns, and no more connections are accepted."""
+        delay_s = shutdown_delay_of(self.settings.core)
+        if not delay_s:
+            return
+        self.is_stopping = True
+        self.end_connections()
+        told = "stopping: /readyz returns 503, and requests are served for %g s more; a second signal ends that"
+        _log.info(told, delay_s)
+        with anyio.move_on_after(delay_s):
+            await self._is_hurried.wait()
+        self._is_hurried.set()
+        await self._stop_accepting()
+        await self.wait_arrived()
+
+    def hurry(self) -> bool:
+        """Ends the wait of `announce_stop`. Returns False if it does not wait."""
+        if not self.is_stopping or self._is_hurried.is_set():
+            return False
+        self._is_hurried.set()
+        return True
 
     async def retire(self) -> None:
         """Accepts no more connections, and returns when the last session has ended, or after `Limits.drain_s`.
         Meanwhile everything goes on, and requests for its sessions come through other processes, too."""
-        for stop_accepting in self.stops_accepting:
-            await stop_accepting()
+        await self._stop_accepting()
         if self.own_sessions is not None:
             self.own_sessions.retire()
         with anyio.move_on_after(self.limits.drain_s):
             await self.hub.wait_until(lambda: not self.hub.engine.session_count)
+
+    async def _stop_accepting(self) -> None:
+        for stop_accepting in self.stops_accepting:
+            await stop_accepting()
 
     async def issuer_problems(self) -> list[str]:
         """Asks each issuer for its documents. Returns why some of them cannot be read, for people."""
@@ -357,6 +391,7 @@ async def running(
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
+                    gateway.end_connections, gateway.wait_arrived = http.end_connections, http.wait_arrived
                     if internal is not None and hops is not None:
                         passed = HttpServer(
                             internal_surface(surface),
@@ -370,6 +405,8 @@ async def running(
                             protocols=hub.drive.protocols,
                         )
                         await tasks.start(_serve, passed, internal, None, _shielded(serving))
+                    if membership is not None:
+                        await membership.wait_seen()
                     for listener, spoken in listeners:
                         await tasks.start(_serve, http, listener, spoken, _shielded(serving))
                         gateway.stops_accepting.append(functools.partial(http.stop_accepting, listener))
@@ -590,13 +627,15 @@ def _pages(
         match route.page:
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
-                shown: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
+                is_stopping = gateway.is_stopping and route.page is Page.READY
+                status = "stopping" if is_stopping else "not ready" if unready else "ok"
+                shown: dict[str, object] = {"status": status, "service": "isthmus"}
                 if route.shows_all:
                     shown |= {"version": VERSION, "sessions": hub.engine.session_count}
                     shown |= {"servers": unready} if unready else {}
                     if replicas is not None:
                         shown |= {"replica": replicas.name.tag, "replicas": replicas.replica_count}
-                return page_answer(503 if unready else 200, msgspec.json.encode(shown))
+                return page_answer(200 if status == "ok" else 503, msgspec.json.encode(shown))
             case Page.INFO:
                 shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(shown))

@@ -434,6 +434,12 @@ LIMIT_TESTS: Final = {
     "transports/http_server/server.py::TURNED_AWAY_MAX": (
         "transports/http_server/test_server.py::test_connections_that_cannot_even_get_a_503_are_not_accepted"
     ),
+    "core/wire/http/forwarded_for.py::PROXIES_MAX": (
+        "core/wire/http/test_forwarded_for.py::test_so_many_entries_are_looked_at"
+    ),
+    "core/wire/http/forwarded_for.py::ENTRY_MAX_BYTES": (
+        "core/wire/http/test_forwarded_for.py::test_what_an_entry_says"
+    ),
     "core/wire/http/hop.py::TIME_MAX_S": "core/wire/http/test_hop.py::test_a_header_counts_for_a_while",
     "core/wire/http/hop.py::HOP_MAX_BYTES": (
         "transports/http_server/test_replicas.py::test_a_caller_with_too_many_groups_is_not_passed_on"

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from ...core.state.records import FileEnds, FileStatus, TaskStatus
 from ...core.status import Status
-from ...transports.base.traffic import Counts
+from ...transports.base.traffic import Counts, Forwarded
 from .file_metrics import of_files
 from .tasks import OVER, STATUSES
 from .traffic_metrics import TrafficMetrics
@@ -50,13 +50,18 @@ def exposition(
 
     Args:
         now_unix: wall time in seconds; ages of tasks are relative to it.
-        traffic: file transfers that the listener has counted.
+        traffic: file transfers, and requests passed on to other replicas, that the listener has counted.
         replicas: the number of replicas, this one included; None: the stores are not shared.
     """
     registry = CollectorRegistry(auto_describe=False)
     if replicas is not None:
         seen = "Replicas that use the same stores, as this one sees them, itself included."
-        registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas)]))
+        forwards = CounterMetricFamily(
+            "isthmus_replica_forwards", "Requests passed on to other replicas that have ended.", labels=["outcome"]
+        )
+        for outcome in Forwarded:
+            forwards.add_metric([outcome.value], traffic.forwards[outcome] if traffic is not None else 0)
+        registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas), forwards]))
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))

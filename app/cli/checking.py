@@ -10,7 +10,7 @@ import msgspec
 
 from ..base import output
 from ..commands.check_adapters import awaits_clients, misfits
-from ..config.access import who_may
+from ..config.access import shared_address, who_may
 from ..config.profiles import profiles_of
 from ..config.settings import Settings
 from ..gateway import running
@@ -57,6 +57,7 @@ async def _check_upstreams(settings: Settings, path: str, with_eras: bool, stop:
         is_good = is_good and is_answered and is_reached and not misfits(server, report)
     problems = [one for one in (who_may(settings), unusable_certificate(settings), *problems) if one]
     is_good = is_good and not problems
+    problems += [shared] if (shared := shared_address(settings)) else []
     warned = check_screen.all_warnings(settings.servers, reports, problems) + describe_stores.warnings(stores)
     holder = await taken_by(settings) if has_stores else ""
     store_lines = [*describe_stores.lines_of(stores), *([holder] if holder else [])]

@@ -38,6 +38,7 @@ from .probe_servers import probe_all
 from .run import DONE, no_command, run
 from .serving_settings import answered, login_command_of, settled
 from .serving_workers import serve_worker, serve_workers
+from .stopping import stop_in_order
 from .targets import targets_of
 
 _log = logging.getLogger("isthmus.cli")
@@ -128,6 +129,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
         allowed_hosts=hosts,
         allowed_origins=origins,
         max_request_bytes=options.max_request_bytes,
+        shutdown_delay_seconds=0.0,
         management=Management(token=token_of(None)),
     )
     settings = wrap.to_settings(options, targets, core, is_inspected=is_inspected, unix_socket=lines_path)
@@ -208,6 +210,7 @@ async def _serve_http(
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop_in_order, stop, service, tasks.cancel_scope)
             if login is not None:
                 tasks.start_soon(login.open_browser)
             await return_free_memory()

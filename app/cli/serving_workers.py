@@ -30,6 +30,7 @@ from . import config_files, endpoints
 from .probe_servers import probe_all
 from .run import DONE, run
 from .serving_settings import login_command_of, settled
+from .stopping import stop_in_order
 
 _log = logging.getLogger("isthmus.cli")
 
@@ -97,8 +98,11 @@ async def _serve(options: argparse.Namespace, worker: Worker, stop: Stop) -> int
                 await worker.tell(Probed(screen))
             collect_rarely()
             tasks.start_soon(return_free_memory)
-            if await worker.wait_retired():
-                await service.retire()
+            async with anyio.create_task_group() as serving:
+                serving.start_soon(stop_in_order, stop, service, serving.cancel_scope)
+                if await worker.wait_retired():
+                    await service.retire()
+                serving.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
     return DONE
 

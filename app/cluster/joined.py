@@ -19,7 +19,7 @@ from ...storage.sqlite import SqliteRecords
 from ..config.cluster_settings import Cluster
 from ..config.settings import Settings
 from ..stores.stores import Stores, open_records
-from .membership import Membership
+from .membership import GONE_S, Membership
 from .place import place_of
 
 DRAWN_TAG_CHARS: Final = 6
@@ -63,7 +63,14 @@ async def joined(
         records = await open_records(settings.storage, calls_max=1, answer_timeout_s=RENEW_S)
     address, place = (cluster.address, _place(cluster)) if is_listening else ("", "")
     leases = Leases(name, address, place, now=anyio.current_time())
-    membership = Membership(leases, records, fence=stores.records.aclose, when_gone=when_gone, when_ended=when_ended)
+    membership = Membership(
+        leases,
+        records,
+        fence=stores.records.aclose,
+        when_gone=when_gone,
+        when_ended=when_ended,
+        gone_s=0.0 if stores.records_path else GONE_S,  # workers start at once, and read a file of this machine
+    )
     try:
         await membership.take()
         async with anyio.create_task_group() as tasks:

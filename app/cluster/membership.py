@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -16,6 +17,10 @@ from ..base.errors import Failed, StartError
 FIND_TIMEOUT_S: Final = 5.0
 """Seconds that a request waits for its replica to be looked up, which takes one while the store is well. Clients wait
 for 30 or more."""
+GONE_S: Final = 1.0
+"""Seconds for which a read of all leases says which replicas there are not. So all requests for a replica that is gone
+share the reads, of which there is one in `SCAN_EVERY_S`. A replica that joins others serves clients so long after its
+lease was saved: nobody then takes it for one that is gone."""
 LEAVE_TIMEOUT_S: Final = 5.0
 """Seconds that giving the lease back may take at the end. Otherwise it is deleted by another replica."""
 
@@ -37,6 +42,7 @@ class Membership:
         fence: called once the lease is lost, and makes further changes of what the replicas share impossible.
         when_gone: called with each replica that has no lease any more, and whose address nobody has.
         when_ended: called when the run of another replica has ended.
+        gone_s: as `GONE_S`; 0: leases are read anew for each replica that is not known.
     """
 
     def __init__(
@@ -47,12 +53,16 @@ class Membership:
         fence: Callable[[], Awaitable[None]],
         when_gone: Callable[[Peer], None] = lambda _: None,
         when_ended: Callable[[], None] = lambda: None,
+        gone_s: float = GONE_S,
     ) -> None:
         self._leases = leases
         self._records = records
         self._fence = fence
         self._when_gone = when_gone
         self._when_ended = when_ended
+        self._gone_s = gone_s
+        self._held_at = math.inf
+        self._joins_others = False
         self._is_usable = True  # as far as it was logged
         self._wake = anyio.Event()  # something is due sooner
         self._change = anyio.Event()  # all leases were read
@@ -94,6 +104,15 @@ class Membership:
             await self._wait()
         if leases.state is LeaseState.REFUSED:
             raise StartError(self._why_refused())
+        self._held_at = anyio.current_time()
+        if self._gone_s:
+            # Read after the lease was saved: whoever takes one later finds it.
+            self._joins_others = {key async for key, _ in self._records.scan(LEASE_PREFIX)} != {leases.key}
+
+    async def wait_seen(self) -> None:
+        """Returns when no other replica takes this one for one that is gone."""
+        if self._joins_others:
+            await anyio.sleep_until(self._held_at + self._gone_s)
 
     async def run(self) -> None:
         """Keeps the lease, until it is cancelled.
@@ -127,31 +146,28 @@ class Membership:
         """Returns the other replica with this tag, as last seen; None if it has to be looked up."""
         return self._leases.find(tag)
 
-    async def find(self, tag: str) -> Peer | None:
+    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
         """Returns the other replica with this tag; None if it is gone for good.
 
         One that is not known is looked up, at most once in `SCAN_EVERY_S` seconds for all that ask. If the store cannot
         be used, nobody knows whether it is gone: then it is returned without a run and an address.
+
+        Args:
+            other_than: the replica as it was known, whose process was not met at its address. It is looked up, too, as
+                it may have started again, perhaps at another address, and is returned if it has not.
         """
         peer = self._leases.find(tag)
-        if peer is not None:
+        if peer is not None and peer != other_than:
             return peer
-        asked_at = anyio.current_time()
+        since = max(anyio.current_time() - self._gone_s, self._held_at)
         with anyio.move_on_after(FIND_TIMEOUT_S):
-            while self._leases.read_from < asked_at and not self._leases.is_over:
-                self._ask()
+            while self._leases.read_from < since and not self._leases.is_over:
+                self._leases.receive_wish(anyio.current_time())
+                self._wake.set()
                 await self._change.wait()
-        if self._leases.read_from < asked_at:
-            return Peer(tag, "", "")
+        if self._leases.is_over or self._leases.read_from < since:
+            return peer or Peer(tag, "", "")
         return self._leases.find(tag)
-
-    def note_refused(self, tag: str) -> None:
-        """The address of a replica refused a connection: all are read anew, as it may have started at another one."""
-        self._ask()
-
-    def _ask(self) -> None:
-        self._leases.receive_wish(anyio.current_time())
-        self._wake.set()
 
     # --- Orders -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +202,9 @@ class Membership:
                     raise
                 if self._is_usable:
                     self._is_usable = False
-                    _log.warning("the lease of replica %s cannot be renewed: %s", self.name.tag, error)
+                    _log.warning(
+                        "the lease of replica %s cannot be renewed, and is tried again: %s", self.name.tag, error
+                    )
                 orders = self._leases.receive_failed(anyio.current_time())
             except VersionConflict:
                 orders = self._leases.receive_conflict(anyio.current_time())

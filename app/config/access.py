@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from ...core.access.gate import GateSettings
 from ...core.access.gate import TrustedProxy as Proxy
 from ...core.access.issuer_settings import ALGORITHMS, IntrospectionSettings, IssuerSettings
+from ...core.access.networks import Network
 from ...core.access.static_tokens import StaticToken
 from ...core.base.plan import AccessRule, AccessRules
 from ...core.wire.http.admin_routes import ADMIN
+from ...core.wire.http.forwarded_for import TrustedProxies
 from . import access_settings
 from .access_checks import UNIX, day_of, network_of
 from .addresses import is_for_this_machine
 from .login_checks import exchanges_tokens
-from .settings import Settings
+from .settings import Core, Settings
 
 MANAGEMENT: Final = "management"
 """The name of the caller that shows `core.management.token`."""
@@ -54,6 +57,23 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
         allows_anonymous=auth.anonymous == "allow",
         lets_links_in=auth.links == "enough",
         keeps_tokens=any(exchanges_tokens(server.upstream) for server in settings.servers),
+    )
+
+
+def to_trusted_proxies(core: Core) -> TrustedProxies:
+    """Returns the proxies in front that say which address a request came from."""
+    return TrustedProxies(_networks(core.trusted_proxies), has_unix=UNIX in core.trusted_proxies)
+
+
+def shared_address(settings: Settings) -> str:
+    """Returns a warning if all anonymous callers seem to come from one address, that of a proxy in front; else ""."""
+    auth, core = settings.auth, settings.core
+    is_anonymous = auth.anonymous == "allow" or not auth.recognises
+    if not core.public_base_url or core.trusted_proxies or not is_anonymous or is_for_this_machine(core):
+        return ""
+    return (
+        f"with core.public_base_url {core.public_base_url}, a proxy in front seems to pass requests on, and limits of "
+        "anonymous clients count its address for all of them: name its address in core.trusted_proxies"
     )
 
 
@@ -110,6 +130,10 @@ def _groups_by_name(clients: access_settings.ClientCertificates) -> dict[str, fr
 
 
 def _proxy(proxy: access_settings.TrustedProxy) -> Proxy:
-    networks = tuple(network for peer in proxy.peers if (network := network_of(peer)) is not None)
     groups = b"" if proxy.groups is None else proxy.groups.lower().encode()
+    networks = _networks(proxy.peers)
     return Proxy(networks, has_unix=UNIX in proxy.peers, user=proxy.user.lower().encode(), groups=groups)
+
+
+def _networks(peers: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(network for peer in peers if (network := network_of(peer)) is not None)

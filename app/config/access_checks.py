@@ -15,7 +15,7 @@ from .access_settings import Auth, Issuer
 from .value_checks import check_header_name, check_path, check_url
 
 UNIX: Final = "unix"
-"""Stands for the peers of Unix sockets in `auth.proxy.peers`."""
+"""Stands for the peers of Unix sockets in `auth.proxy.peers` and `core.trusted_proxies`."""
 DAY_MAX_CHARS: Final = 12
 """The longest text that is shown in place of a day."""
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -56,9 +56,7 @@ def check_auth(auth: Auth, is_sound: Callable[[str], bool]) -> Iterator[Problem]
                     yield Problem(f"auth.client_certificates.groups.{group}[{i}]", right, f"got {name[:60]!r}")
     if is_sound("auth.proxy") and auth.proxy is not None:
         for i, peer in enumerate(auth.proxy.peers):
-            if network_of(peer) is None and peer != UNIX:
-                right = "an address, a network such as 10.0.0.0/8, or unix"
-                yield Problem(f"auth.proxy.peers[{i}]", right, f"got {peer[:60]!r}")
+            yield from check_peer(f"auth.proxy.peers[{i}]", peer)
         yield from check_header_name("auth.proxy.user", auth.proxy.user)
         if auth.proxy.groups is not None:
             yield from check_header_name("auth.proxy.groups", auth.proxy.groups)
@@ -84,6 +82,12 @@ def day_of(text: str) -> float | None:
     except ValueError:
         return None
     return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+
+
+def check_peer(key: str, peer: str) -> Iterator[Problem]:
+    """Checks the address, or the network, of proxies in front."""
+    if network_of(peer) is None and peer != UNIX:
+        yield Problem(key, "an address, a network such as 10.0.0.0/8, or unix", f"got {peer[:60]!r}")
 
 
 def network_of(text: str) -> IPv4Network | IPv6Network | None:

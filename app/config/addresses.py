@@ -21,6 +21,9 @@ SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
 """URL schemes that are allowed for each transport."""
 
 _SSE: Final = "sse+"
+SHUTDOWN_DELAY_S: Final = 5.0
+"""Seconds after the stop signal in which requests are still served, where other machines can connect. A balancer that
+asks every two seconds has asked twice by then, and Kubernetes takes a second or two to take a pod off a service."""
 
 
 def scheme_of(url: str) -> str:
@@ -63,6 +66,13 @@ def is_for_this_machine(core: Core) -> bool:
     names = [] if core.port is None else [core.host]
     names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
     return all(is_loopback(host_of(name)) for name in names)
+
+
+def shutdown_delay_of(core: Core) -> float:
+    """Returns the seconds after the stop signal in which requests are still served."""
+    if core.shutdown_delay_seconds is not None:
+        return core.shutdown_delay_seconds
+    return 0.0 if is_for_this_machine(core) else SHUTDOWN_DELAY_S
 
 
 def host_of(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ..base.problem import Problem
-from .access_checks import check_auth
+from .access_checks import check_auth, check_peer
 from .access_settings import Access
 from .cluster_checks import check_cluster
 from .file_checks import check_files
@@ -133,6 +133,8 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):
         yield from check_host(f"core.allowed_hosts[{i}]", host)
+    for i, proxy in enumerate(core.trusted_proxies):
+        yield from check_peer(f"core.trusted_proxies[{i}]", proxy)
     if core.further_upload_path is not None:
         yield from check_further_path("core.further_upload_path", core.further_upload_path)
     if core.management is not None:  # None if it could not be read

@@ -20,7 +20,7 @@ from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverr
 from .login_settings import Login
 from .profile_settings import Profile
 from .tls_settings import Tls
-from .value_types import Count, Id, Port, Seconds, Size, Texts, about
+from .value_types import Count, Delay, Id, Port, Seconds, Size, Texts, about
 
 
 class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +76,13 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "origins are still rejected."
         ),
     ] = False
+    trusted_proxies: Annotated[
+        Texts,
+        about(
+            "Addresses and networks of proxies in front, or balancers. unix: all clients of unix_socket. The address "
+            "of a client is then the last one in X-Forwarded-For that is not among them. Empty: the header is ignored."
+        ),
+    ] = ()
     further_upload_path: Annotated[
         str | None, about("Further path for uploads, in addition to /upload. The id of the server follows it.")
     ] = None
@@ -107,6 +114,13 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Size, about("Maximum size of a client message, in bytes. A larger HTTP request gets 413.")
     ] = 16 * MIB
     drain_seconds: Annotated[Seconds, about("Time for running calls to finish on shutdown.")] = 10.0
+    shutdown_delay_seconds: Annotated[
+        Delay | None,
+        about(
+            "Time after the stop signal in which /readyz returns 503 and all requests are still served, so that a "
+            "balancer turns to others first. null: 5, or 0 if only this machine can connect."
+        ),
+    ] = None
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -155,7 +169,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Count | None,
         about(
             "Maximum number of sessions of one client IP address. Clients behind one reverse proxy have the same "
-            "address. null: three quarters of max_active."
+            "address unless core.trusted_proxies names it. null: three quarters of max_active."
         ),
     ] = None
     max_processes: Annotated[Count, about("Maximum number of server processes, for all servers and sessions.")] = 512

@@ -20,6 +20,8 @@ _DURATION_PATTERN: Final = {"pattern": rf"{REFERENCE}|{durations.PATTERN}"}
 Seconds = Annotated[
     float, Meta(gt=0, le=10 * 366 * 86_400, extra={"unit": "seconds"}, extra_json_schema=_DURATION_PATTERN)
 ]
+Delay = Annotated[float, Meta(ge=0, le=3600, extra={"unit": "seconds"}, extra_json_schema=_DURATION_PATTERN)]
+"""Time of waiting. 0: none."""
 _SIZE_PATTERN: Final = {"pattern": rf"{REFERENCE}|{sizes.PATTERN}"}
 Size = Annotated[int, Meta(gt=0, le=1 << 60, extra={"unit": "bytes"}, extra_json_schema=_SIZE_PATTERN)]
 InlineSize = Annotated[int, Meta(ge=0, le=sizes.MIB, extra={"unit": "bytes"}, extra_json_schema=_SIZE_PATTERN)]

@@ -25,7 +25,7 @@ from ...core.wire.http.url import DEFAULT_PORTS
 from ...transports.tls.server import ServerTls
 from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
-from ..config.access import to_rules
+from ..config.access import to_rules, to_trusted_proxies
 from ..config.addresses import host_of, is_for_this_machine
 from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
@@ -165,6 +165,7 @@ def surface_of(
         access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
         names=names,
+        trusted_proxies=to_trusted_proxies(core),
     )
 
 

@@ -1,4 +1,5 @@
-"""SIGTERM, SIGINT and SIGHUP: the first signal stops a run in order, a second one ends it at once.
+"""SIGTERM, SIGINT and SIGHUP: the first signal stops a run in order, a second one ends it at once. If the first one
+has the run wait before it drains, the second one ends that, and the third one the run.
 
 SIGHUP has another meaning for work that can read its files again: then it does only that, unless the terminal of this
 process was closed.
@@ -29,12 +30,14 @@ class Stop:
     Attributes:
         order: called at the first signal; cancels the work unless it is replaced.
         reload: called in a thread, at SIGHUP; None: SIGHUP stops the work.
+        hurry: called at a second signal; returns True if it has shortened the stop, which then goes on in order.
         at_once: called before a second signal ends the process.
     """
 
     def __init__(self, order: Callable[[], None]) -> None:
         self.order = order
         self.reload: Callable[[], None] | None = None
+        self.hurry: Callable[[], bool] = lambda: False
         self.at_once: Callable[[], None] = lambda: None
 
 
@@ -70,8 +73,11 @@ async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:
-            stop.at_once()
-            _end_by(number)
+            if stop.hurry():
+                first_at = anyio.current_time()
+            else:
+                stop.at_once()
+                _end_by(number)
 
 
 def _has_terminal() -> bool:

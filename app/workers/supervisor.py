@@ -22,6 +22,7 @@ from anyio import from_thread
 
 from ...storage.local_notices import ENDING as NOTICES_ENDING
 from ..base.errors import ConfigError, Failed, StartError
+from ..config.addresses import shutdown_delay_of
 from ..config.settings import Settings
 from ..runtime.signals import Stop
 from .folder import WorkersFolder, held_folder
@@ -41,7 +42,8 @@ CRASHES_MAX: Final = 6
 are ended, since what makes them end does not go away by itself, and whoever started the supervisor is told. With shared
 stores it may go away, as stores come back: there each worker is started again for good."""
 KILL_AFTER_S: Final = 60.0
-"""Seconds beyond `drain_seconds` for workers to end. Each bounds its own end to less. At it: they are killed."""
+"""Seconds beyond `shutdown_delay_seconds` and `drain_seconds` for workers to end. Each bounds its own end to less. At
+it: they are killed."""
 
 _log = logging.getLogger("isthmus.workers")
 
@@ -106,6 +108,7 @@ class Supervisor:
         self._screen: str | None = None  # the banner, until it is shown
         self._is_shown = False
         self._is_ending = False
+        self._delayed_until = 0.0  # the time until which workers serve after the stop signal
         self._reload = anyio.Event()
         self._stopping = anyio.Event()
         self._failure: Exception | None = None
@@ -135,6 +138,7 @@ class Supervisor:
 
     async def _run(self, stop: Stop, folder: WorkersFolder) -> None:
         stop.order = self._stopping.set
+        stop.hurry = self._hurry
         stop.at_once = self._kill
         stop.reload = lambda: from_thread.run_sync(self._reload.set)  # at the start, it waits until all workers run
         async with anyio.create_task_group() as keeping:
@@ -144,10 +148,10 @@ class Supervisor:
                 await self._stopping.wait()
                 tasks.cancel_scope.cancel()
             self._is_ending = True
+            self._delayed_until = anyio.current_time() + shutdown_delay_of(self._settings.core)
             for slot in self._all:
                 slot.end_wait()
-                if slot.process is not None:
-                    slot.process.signal(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
             keeping.start_soon(self._kill_late)
             while self._all:
                 self._changed = anyio.Event()
@@ -302,14 +306,26 @@ class Supervisor:
         self._stopping.set()
 
     async def _kill_late(self) -> None:
-        await anyio.sleep(self._settings.core.drain_seconds + KILL_AFTER_S)
+        core = self._settings.core
+        await anyio.sleep(shutdown_delay_of(core) + core.drain_seconds + KILL_AFTER_S)
         _log.error("workers have not ended in time: killing them")
         self._kill()
 
+    def _hurry(self) -> bool:
+        """Has workers that still serve drain at once. Returns False if they do already."""
+        if anyio.current_time() >= self._delayed_until:
+            return False
+        self._delayed_until = 0.0
+        self._signal(signal.SIGTERM)
+        return True
+
     def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         for slot in self._all:
             if slot.process is not None:
-                slot.process.signal(signal.SIGKILL)
+                slot.process.signal(number)
 
 
 def _how(code: int) -> str:

@@ -7,7 +7,6 @@ the certificate of the client, the user of a Unix socket, and nobody.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -20,6 +19,7 @@ from .identity import ANONYMOUS, Identity, Peer
 from .issuer_answers import Refused, Unavailable, Waits
 from .issuers import Issuers
 from .json_web_tokens import NAME_MAX_CHARS
+from .networks import Network, is_peer_within
 from .revocations import Changed, Revocation, Revocations
 from .static_tokens import StaticToken, StaticTokens
 
@@ -37,7 +37,6 @@ ISSUED: Final = frozenset({"jwt", "introspection"})
 _NAMED_MAX: Final = 16
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class TrustedProxy(msgspec.Struct, frozen=True):
@@ -280,12 +279,4 @@ def _from_proxy(proxy: TrustedProxy, headers: Headers, peer: Peer) -> Identity |
 
 
 def _is_trusted(proxy: TrustedProxy, peer: Peer) -> bool:
-    if peer.is_unix:
-        return proxy.has_unix
-    try:
-        address = ipaddress.ip_address(peer.host.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address.version == network.version and address in network for network in proxy.networks)
+    return is_peer_within(peer, proxy.networks, has_unix=proxy.has_unix)

@@ -20,6 +20,7 @@ class SettingNames(msgspec.Struct, frozen=True):
         proxy: the proxy that a server is reached through.
         hosts: further names of this listener.
         origins: the web pages that may call.
+        trusted_proxies: the proxies in front that say which address a request came from.
         certificate: the file of the listener's certificate.
         certificate_key: the file of its private key.
         variable: a variable of the environment that a server's process gets, with `NAME` for its name.
@@ -34,6 +35,7 @@ class SettingNames(msgspec.Struct, frozen=True):
     proxy: str = "upstream.proxy"
     hosts: str = "core.allowed_hosts"
     origins: str = "core.allowed_origins"
+    trusted_proxies: str = "core.trusted_proxies"
     certificate: str = "core.tls.certificate"
     certificate_key: str = "core.tls.key"
     variable: str = 'NAME: "${NAME}"'
@@ -56,6 +58,7 @@ OPTIONS: Final = SettingNames(
     proxy="--proxy",
     hosts="--allow-host",
     origins="--allow-origin",
+    trusted_proxies="core.trusted_proxies of a configuration file, for `isthmus serve`",
     certificate="--tls-certificate",
     certificate_key="--tls-key",
     variable="--env NAME",

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 from isthmus.app.base.errors import Failed, StartError
-from isthmus.app.cluster.membership import Membership
+from isthmus.app.cluster.membership import GONE_S, Membership
 from isthmus.core.base.ids import mint
 from isthmus.core.base.replica import ReplicaName
 from isthmus.core.replicas.leases import Leases, Peer
@@ -59,6 +59,7 @@ def membership(
     address: str | None = None,
     lease_s: float = LEASE_S,
     renew_s: float = RENEW_S,
+    gone_s: float = GONE_S,
 ) -> Membership:
     leases = Leases(
         ReplicaName(tag, mint(os.urandom)),
@@ -67,7 +68,14 @@ def membership(
         lease_s=lease_s,
         renew_s=renew_s,
     )
-    return Membership(leases, records, fence=events.fence, when_gone=events.note_gone, when_ended=events.note_ended)
+    return Membership(
+        leases,
+        records,
+        fence=events.fence,
+        when_gone=events.note_gone,
+        when_ended=events.note_ended,
+        gone_s=gone_s,
+    )
 
 
 @asynccontextmanager

@@ -120,7 +120,7 @@ def words_of(name: str, folder: Path, port: int, addresses: dict[str, str]) -> l
         assert there in text
         text = text.replace(there, addresses[tag])
     for tag in addresses.keys() - ADDRESSES.keys():  # further ones, each with the lines of b
-        in_order = r"(?m)^ +(?:use-)?server b .*\n|^ +server " + addresses["b"] + r";\n(?=\})"
+        in_order = r"(?m)^ +(?:use-)?server b .*\n|^ +server " + addresses["b"] + r"[^;]*;\n(?=\})"
         text, count = re.subn(in_order, partial(_with_line_of, tag, addresses), text, count=2)
         assert count
     path = folder / file

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from cryptography import x509
 from issuing import Authority, client_context
+from isthmus.app.config.addresses import shutdown_delay_of
 from isthmus.app.config.load import loads
 from rig import ROOT, free_ports, launched, listens, serve, until
 
@@ -162,4 +163,4 @@ def test_the_manifest_of_replicas_gives_each_pod_a_tag_and_an_address() -> None:
         settings.storage.root,
         "/tmp",
     }
-    assert settings.core.drain_seconds < pod["terminationGracePeriodSeconds"]
+    assert shutdown_delay_of(settings.core) + settings.core.drain_seconds < pod["terminationGracePeriodSeconds"]

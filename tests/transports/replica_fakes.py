@@ -33,6 +33,8 @@ INTERNAL = Surface(
 )
 
 
+CLOSED = "closed.invalid"
+"""A host that refuses connections."""
 B = Peer("b", RUNS["b"], "http://b.invalid:8933")
 
 
@@ -41,6 +43,8 @@ class FakeMembership:
 
     Attributes:
         looked_up: the tags that were looked up.
+        refused: those of them whose process was not met at its address.
+        successors: what is found in place of a replica that was not met.
         may_answer: the event that a look-up waits for; None: it answers at once.
     """
 
@@ -48,19 +52,21 @@ class FakeMembership:
         self.peers = {peer.tag: peer for peer in peers}
         self.looked_up: list[str] = []
         self.refused: list[str] = []
+        self.successors: dict[str, Peer] = {}
         self.may_answer: anyio.Event | None = None
 
     def known(self, tag: str) -> Peer | None:
         return self.peers.get(tag) if tag in self.looked_up else None
 
-    async def find(self, tag: str) -> Peer | None:
+    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
+        if other_than is not None:
+            self.refused.append(tag)
+            if tag in self.successors:
+                self.peers[tag] = self.successors.pop(tag)
         self.looked_up.append(tag)
         if self.may_answer is not None:
             await self.may_answer.wait()
         return self.peers.get(tag)
-
-    def note_refused(self, tag: str) -> None:
-        self.refused.append(tag)
 
 
 def signer(tag: str = "a", secret: bytes = SECRET) -> HopSigner:
@@ -120,6 +126,8 @@ async def pair(
 
             async def connect(dialer: ReplicaDialer, tls: object) -> ByteStream:
                 await anyio.lowlevel.checkpoint()
+                if dialer.peer[0] == CLOSED:
+                    raise ConnectionRefusedError
                 if both.error is not None:
                     raise both.error
                 both.made += 1

@@ -1,4 +1,5 @@
-"""Counters of file transfers: requests and bytes, in and out, for each server."""
+"""Counters of file transfers, requests and bytes, in and out, for each server, and of requests passed on to other
+replicas."""
 
 from __future__ import annotations
 
@@ -24,6 +25,17 @@ class Outcome(enum.Enum):
     BROKEN = "broken"  # the client or the gateway broke it off
 
 
+class Forwarded(enum.Enum):
+    """The outcome of a request that was to be passed on to another replica."""
+
+    ANSWERED = "answered"  # by that replica
+    GONE = "gone"  # there is no such replica any more: answered here
+    UNAVAILABLE = "unavailable"  # it cannot be reached: the client is to send the request again
+    LOST = "lost"  # nobody knows whether it was carried out
+    BROKEN = "broken"  # its response has broken off
+    LEFT = "left"  # the client has hung up
+
+
 class TransferKind(NamedTuple):
     """The labels that transfers are counted by."""
 
@@ -38,12 +50,14 @@ class Counts:
         under_way: transfers in progress.
         size_bytes: bytes of files moved, however the request ended.
         over: requests that have ended, by outcome.
+        forwards: requests that were to be passed on to other replicas and have ended, by outcome.
     """
 
     def __init__(self) -> None:
         self.under_way: Counter[TransferKind] = Counter()
         self.size_bytes: Counter[TransferKind] = Counter()
         self.over: Counter[tuple[TransferKind, Outcome]] = Counter()
+        self.forwards: Counter[Forwarded] = Counter()
 
 
 class Traffic:

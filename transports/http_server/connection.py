@@ -50,7 +50,7 @@ from ..base.wire import ClientWire, Gone, Silent
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
 from .forwarded_request import ConnectionParts, ForwardedRequest
-from .framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Gathered, Phase
+from .framing import ARRIVING, PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Gathered, Phase
 from .jobs import Jobs
 from .passed_request import PassedRequest, Passing
 from .replies import Exchange, FileExchange
@@ -112,6 +112,12 @@ class Connection:
                 report=self._report_returned,
             )
         self._framing.tell_wire()
+
+    @property
+    def is_arriving(self) -> bool:
+        """True if its first request, or the rest of a later one, has still to arrive."""
+        phase = self._framing.phase
+        return phase in ARRIVING or (phase is Phase.IDLE and self._peer is None)
 
     # --- Inputs of the driver ---------------------------------------------------------------------------------------
 
@@ -299,6 +305,7 @@ class Connection:
                 self._peer = self._wire.peer
                 self._address = address_owner(self._peer.host)
             admitted = self._listening.admit(head, self._peer, self._address)
+            framing.owner = admitted.owner
             if isinstance(admitted.route, Undecided):
                 self._admitted = None
                 framing.enter(Phase.HELD)

@@ -22,7 +22,7 @@ import anyio
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
-from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share, address_owner
+from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share
 from ...core.base.limits import KIB, Limits
 from ...core.wire.http1.events import NEED_DATA, Data, RequestHead, Signal
 from ..base.wire import FOREVER, ClientWire, Gone, Silent
@@ -62,6 +62,8 @@ class Phase(enum.Enum):
 
 PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
 """Phases in which input is parsed at once."""
+ARRIVING: Final = (Phase.HEAD, Phase.HELD, Phase.BODY)
+"""Phases of a request that is not known in full, and that nobody has begun to answer."""
 HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL, Phase.HELD)
 """Phases of a task, in which nothing is read before the task asks for it."""
 NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
@@ -86,6 +88,7 @@ class Framing:
         phase: what may happen next.
         codec: parses requests and encodes responses.
         head: of the request that is read or answered; None between requests.
+        owner: the owner that the address of its caller stands for.
         body_left: bytes of its body that were not given out yet; None when it is chunked.
         intake: the cancel scope round the task that consumes the body, if there is one.
         queued: bytes to be written next.
@@ -122,6 +125,7 @@ class Framing:
         "is_crowded",
         "is_ending",
         "is_gone",
+        "owner",
         "phase",
         "queued",
     )
@@ -129,6 +133,7 @@ class Framing:
     def __init__(self, wire: ClientWire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
         self.phase = Phase.IDLE
         self.head: RequestHead | None = None
+        self.owner = ""
         self.body_left: int | None = 0
         self.intake: CancelScope | None = None
         self.queued: list[bytes | bytearray] = []
@@ -204,7 +209,7 @@ class Framing:
         if size_bytes <= UNCOUNTED_MAX_BYTES:
             return True
         if self._share is None:
-            self._share = Share(self._bodies, address_owner(self._wire.peer.host))
+            self._share = Share(self._bodies, self.owner)
         return self._share.hold(size_bytes)
 
     # --- In ---------------------------------------------------------------------------------------------------------

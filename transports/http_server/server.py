@@ -51,6 +51,9 @@ TURN_AWAY_S: Final = 1.0
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
+ARRIVAL_S: Final = 1.0
+"""Seconds for requests that are arriving when no more connections are accepted. A balancer sends them at once."""
+ARRIVAL_POLL_S: Final = 0.05
 TURN_ACCEPTS: Final = 16
 """Connections accepted before others get their turn: some milliseconds of work. If it were one, a client would wait for
 as many turns as connections came before its own."""
@@ -150,6 +153,7 @@ class HttpServer:
         self._connections: dict[Connection, str] = {}  # with the owner of its address
         self._room_for = Budget(limits.connections_max, limits.connections_per_address_max)
         self._listeners: set[Listener[SocketStream]] = set()
+        self._takes: dict[SocketListener, Callable[[tuple[socket.socket, str]], None]] = {}
         self._accepting: set[anyio.CancelScope] = set()  # around tasks that wait for a connection
         self._all_gone = anyio.Event()
         self._accepted = 0  # connections not closed yet, including those turned away
@@ -176,8 +180,7 @@ class HttpServer:
                     await listener.aclose()
                 task_status.started()
                 async with anyio.create_task_group() as tasks:
-                    for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
-                        assert isinstance(inner, SocketListener)
+                    for inner in _listeners_of(listener):
                         keep_alive(inner.extra(SocketAttribute.raw_socket, None))  # for what it accepts
                         if uses_protocols(self._protocols):
                             tasks.start_soon(self._serve_protocols, inner, connections, tls)
@@ -226,16 +229,33 @@ class HttpServer:
         return sum(connection.check_caller() for connection in list(self._connections))
 
     async def stop_accepting(self, listener: Listener[SocketStream]) -> None:
-        """Accepts no more connections of a listener. Those that it accepted go on."""
+        """Accepts no more connections of a listener. Those that it accepted go on, and so do those that wait to be
+        accepted: closing the socket would reset them, perhaps with a request that a balancer does not send again."""
+        for inner in _listeners_of(listener):
+            self._take_waiting(inner)
+            await inner.aclose()
         await listener.aclose()
         for scope in list(self._accepting):  # those of other listeners begin to wait again
             scope.cancel()
+
+    def end_connections(self) -> None:
+        """Has each connection end with its next response, so that its client turns to another process with the one
+        after it. Connections are accepted all the same."""
+        self._listening.ends_connections = True
+
+    async def wait_arrived(self) -> None:
+        """Returns when each connection has brought a whole request, or after `ARRIVAL_S`."""
+        for _ in range(int(ARRIVAL_S / ARRIVAL_POLL_S)):
+            if not any(connection.is_arriving for connection in self._connections):
+                return
+            await anyio.sleep(ARRIVAL_POLL_S)
 
     async def drain(self) -> None:
         """Accepts no more connections, finishes the replies that are due, and returns when no connection is left.
 
         Event streams end when the engine closes them, so the caller must bound this wait.
         """
+        self.end_connections()
         self._listening.is_draining = True
         for scope in list(self._accepting):
             scope.cancel()
@@ -369,9 +389,11 @@ class HttpServer:
 
         try:
             raw = listener.extra(SocketAttribute.raw_socket)
+            self._takes[listener] = take
             await self._accept(partial(self._accept_socket, raw, count(1)), take, raw, tls)
             await served.wait_none()
         finally:
+            del self._takes[listener]
             for connection in list(served.connections):
                 connection.stop()
 
@@ -391,10 +413,19 @@ class HttpServer:
             if self._listening.is_draining or raw.fileno() < 0:
                 raise anyio.ClosedResourceError
             with contextlib.suppress(BlockingIOError):
-                accepted, address = raw.accept()
-                accepted.setblocking(False)
-                return accepted, address[0] if isinstance(address, tuple) else ""
+                return _accepted(raw)
             waits = True
+
+    def _take_waiting(self, listener: SocketListener) -> None:
+        """Accepts the connections that wait for it, where protocols serve them."""
+        take = self._takes.get(listener)
+        if take is not None:
+            raw = listener.extra(SocketAttribute.raw_socket)
+            with contextlib.suppress(OSError):  # there are no more, or none can be accepted
+                while self._accepted < self._listening.limits.connections_max + TURNED_AWAY_MAX:
+                    accepted = _accepted(raw)
+                    self._accepted += 1
+                    take(accepted)
 
     async def _keep_alive(self) -> None:
         while True:
@@ -444,6 +475,24 @@ class _Served:
         while self._count:
             self._none_left = anyio.Event()
             await self._none_left.wait()
+
+
+def _listeners_of(listener: Listener[SocketStream]) -> list[SocketListener]:
+    """Returns the listeners of single sockets that a listener consists of."""
+    found = listener.listeners if isinstance(listener, MultiListener) else [listener]
+    assert all(isinstance(inner, SocketListener) for inner in found)
+    return [inner for inner in found if isinstance(inner, SocketListener)]
+
+
+def _accepted(raw: socket.socket) -> tuple[socket.socket, str]:
+    """Accepts a connection. Returns it with the peer's IP address, "" if it has none.
+
+    Raises:
+        BlockingIOError: none waits.
+    """
+    accepted, address = raw.accept()
+    accepted.setblocking(False)
+    return accepted, address[0] if isinstance(address, tuple) else ""
 
 
 async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -> None:

@@ -15,13 +15,14 @@ import anyio
 from ...core.access.gate import Gate
 from ...core.access.identity import INTROSPECTION, Peer
 from ...core.access.issuer_answers import Wanted
-from ...core.base.budget import Budget
+from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
 from ...core.wire.http.admin_routes import PROBED
 from ...core.wire.http.dates import format_date
 from ...core.wire.http.error_responses import refusal, refusal_at
+from ...core.wire.http.forwarded_for import FORWARDED_FOR, caller_host
 from ...core.wire.http.hop import HOP, REFUSED, TEXTS, HopCaller, HopReceiver, with_caller
 from ...core.wire.http.routes import ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
 from ...core.wire.http.server import judge, shared_headers
@@ -33,6 +34,7 @@ from ..reverse_proxy.forwarder import Forwarder
 from ..reverse_proxy.replicas import Replicas
 
 _audit: Final = logging.getLogger("isthmus.audit")
+_log: Final = logging.getLogger("isthmus.http")
 
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
 """A function that answers a request for a page with this body, by a response or a file. It is cancelled if its client
@@ -57,13 +59,14 @@ class RoutedHead:
 
     Attributes:
         head: the last head with this result.
+        owner: the owner that the address of the caller stands for, as `budget.address_owner` gives it.
         may_be_kept: the result depends on nothing but the head, and the client is likely to send it again.
         gate_epoch: the epoch of the gate that let it in; None without a gate. The result holds in that epoch only, and
             until the caller's identity expires.
         hop_until: Unix seconds until which the header `Isthmus-Hop` counts; None if it has none.
     """
 
-    __slots__ = ("_named", "gate_epoch", "head", "hop_until", "may_be_kept", "route", "shared_headers")
+    __slots__ = ("_named", "gate_epoch", "head", "hop_until", "may_be_kept", "owner", "route", "shared_headers")
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class RoutedHead:
         shared_headers: Headers,
         *,
         may_be_kept: bool,
+        owner: str = "",
         gate_epoch: int | None = None,
         hop_until: float | None = None,
     ) -> None:
@@ -80,6 +84,7 @@ class RoutedHead:
         self.gate_epoch = gate_epoch
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
+        self.owner = owner
         self.head = head
         self._named: Headers | None = None  # its headers without the length, made on first use
 
@@ -135,6 +140,8 @@ class ServerContext:
         wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed.
         replicas: passes requests on to other replicas; None: there are none.
         hops: checks requests that other replicas pass on: no others are served; None: there are none.
+        ends_connections: each response is the last one of its connection.
+        is_draining: no connection is accepted, and nothing new begins.
         bodies: the room for messages that are arriving.
     """
 
@@ -151,6 +158,7 @@ class ServerContext:
     wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None
     replicas: Replicas | None = None
     hops: HopReceiver | None = None
+    ends_connections: bool = False
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)
@@ -158,6 +166,7 @@ class ServerContext:
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
     _changed: anyio.Event | None = None  # while anybody waits for it
+    _has_told_proxy: bool = False  # of a proxy that is not trusted
 
     def __post_init__(self) -> None:
         size_max = self.limits.head_size_max_bytes
@@ -169,26 +178,28 @@ class ServerContext:
 
         Args:
             peer: the client.
-            address: where it came from, as `budget.address_owner` gives it.
+            address: of the client, as `budget.address_owner` gives it.
         """
         judged = Head(head.method, head.target, head.headers, head.version)
         shared = shared_headers(judged, self.surface)
         limit = self.limits.head_size_max_bytes
         line_size = len(head.method) + len(head.target)
         if line_size + len("  HTTP/1.1") > limit:
-            return RoutedHead(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False)
+            return RoutedHead(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False, owner=address)
         size = line_size + sum(map(len, chain.from_iterable(head.headers))) + len(": \r\n") * len(head.headers)
         if size > limit:
             # h11 checks the limit only while a head is incomplete, but how a head was cut up must not matter.
-            return RoutedHead(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
+            return RoutedHead(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False, owner=address)
         if len(head.headers) > self.limits.headers_max:
             seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
-            return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
+            return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False, owner=address)
         if self.hops is not None:
-            return self._admit_hop(self.hops, head, judged, peer, size)
+            return self._admit_hop(self.hops, head, judged, peer, address, size)
         now = 0.0 if self.gate is None else time.time()
         scheme = "https" if peer.is_secure else self.scheme
-        route = judge(judged, self.surface, scheme=scheme, address=address, gate=self.gate, peer=peer, now=now)
+        host = self._caller_host(head.headers, peer)
+        owner = address if host == peer.host else address_owner(host)
+        route = judge(judged, self.surface, scheme=scheme, address=owner, gate=self.gate, peer=peer, now=now)
         is_posted = (isinstance(route, McpRoute) and route.is_posted) or (
             isinstance(route, ForwardRoute) and head.method == "POST"
         )
@@ -196,11 +207,28 @@ class ServerContext:
         if isinstance(route, McpRoute | ForwardRoute) and route.identity.via == INTROSPECTION:
             may_be_kept = False  # its issuer is asked again soon, and may have revoked the token
         if isinstance(route, Refused) and route.denied:
-            self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
+            self.denials.log(head.method, head.target, host or "a Unix socket", route.denied)
         epoch = None if self.gate is None else self.gate.epoch
-        return RoutedHead(head, route, shared, may_be_kept=may_be_kept, gate_epoch=epoch)
+        return RoutedHead(head, route, shared, may_be_kept=may_be_kept, owner=owner, gate_epoch=epoch)
 
-    def _admit_hop(self, hops: HopReceiver, head: RequestHead, judged: Head, peer: Peer, size: int) -> RoutedHead:
+    def _caller_host(self, headers: Headers, peer: Peer) -> str:
+        """Returns the address that a request came from: that of the client, or the one that a trusted proxy names."""
+        if not any(name == FORWARDED_FOR for name, _ in headers):
+            return peer.host
+        proxies = self.surface.trusted_proxies
+        if not (self._has_told_proxy or proxies.has(peer)):
+            self._has_told_proxy = True
+            _log.warning(
+                "got X-Forwarded-For from %s, which is no trusted proxy: limits by address and the log have its own "
+                "address; if it is your balancer, name it in %s",
+                peer.host or "a Unix socket",
+                self.surface.names.trusted_proxies,
+            )
+        return caller_host(headers, peer, proxies)
+
+    def _admit_hop(
+        self, hops: HopReceiver, head: RequestHead, judged: Head, peer: Peer, address: str, size: int
+    ) -> RoutedHead:
         """Routes a request that another replica passes on, or a probe, as `admit` does. Headers that every response
         carries are those of the other replica."""
         caller = hops.check(judged, time.time())
@@ -214,13 +242,14 @@ class ServerContext:
                 and route.is_posted
                 and size + LENGTH_MAX_BYTES <= self.limits.head_size_max_bytes
             )
-            return RoutedHead(head, route, (), may_be_kept=may_be_kept, hop_until=caller.expires_at_unix)
+            until = caller.expires_at_unix
+            return RoutedHead(head, route, (), may_be_kept=may_be_kept, owner=caller.address, hop_until=until)
         route = judge(judged, self.surface)
         if not (isinstance(route, PageRoute) and route.page in PROBED):
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {TEXTS[caller]}")
             message = "got no valid Isthmus-Hop, expected one: this address is for replicas of this store"
             route = refusal_at(head.target, 403, message, ((HOP, REFUSED),))
-        return RoutedHead(head, route, (), may_be_kept=False)
+        return RoutedHead(head, route, (), may_be_kept=False, owner=address)
 
     def still_holds(self, admitted: RoutedHead) -> bool:
         """True if a request with the same head would be routed alike now: its caller's identity has not ended."""

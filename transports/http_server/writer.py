@@ -222,7 +222,7 @@ class Writer:
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing
-        if framing.phase is Phase.DONE and not (is_head_only or self._listening.is_draining):  # the usual case
+        if framing.phase is Phase.DONE and not (is_head_only or self._listening.ends_connections):  # the usual case
             headers = self._listening.dated(document.headers, self.shared_headers)
             framing.queued += framing.codec.encode_document(document.status, headers, document.pieces)
         else:
@@ -242,7 +242,7 @@ class Writer:
                 break
         else:
             headers.append((_DATE, self._listening.date()))
-        if is_passing or framing.phase is Phase.CLOSING or self._listening.is_draining:
+        if is_passing or framing.phase is Phase.CLOSING or self._listening.ends_connections:
             headers.append((b"connection", b"close"))
         return headers
 
@@ -289,7 +289,7 @@ class Writer:
         """Goes on to the next request, or ends the connection if there is to be none. Returns True if some of it has
         arrived."""
         self.shared_headers = ()
-        if self._listening.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
+        if self._listening.ends_connections or self.framing.is_ending or not self.framing.start_next_cycle():
             self.end_here()
             return False
         return self.framing.phase is not Phase.IDLE

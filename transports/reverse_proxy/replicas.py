@@ -34,11 +34,13 @@ class Membership(Protocol):
     def known(self, tag: str) -> Peer | None:
         """Returns the replica with this tag; None if it has to be looked up."""
 
-    async def find(self, tag: str) -> Peer | None:
-        """Looks a replica up. Returns None if it is gone for good."""
+    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
+        """Looks a replica up. Returns None if it is gone for good.
 
-    def note_refused(self, tag: str) -> None:
-        """Takes note that the address of a replica refuses connections."""
+        Args:
+            other_than: the replica as it was known, whose process was not met at its address. It is returned if it is
+                still the one with this tag.
+        """
 
 
 class ReplicaDialer(Dialer):
@@ -56,7 +58,7 @@ class ReplicaDialer(Dialer):
     def explain_refusal(self, status: int, headers: Headers) -> str:
         """Explains a response of the listener to the header `Isthmus-Hop`; "" if it is one to the request."""
         if status == 403 and (HOP, REFUSED) in headers:
-            return "it refused the signature: if this recurs, set the same cluster.secret at both, and their clocks"
+            return "it refused the signature: if this recurs, set the same cluster.secret at both, and set their clocks"
         return ""
 
 

@@ -29,6 +29,10 @@ TURN_EVENTS: Final = 200
 """Events of a response, or pieces of a request, that are passed on before other connections get their turn."""
 
 
+class NotLetIn(ForwardFailed):
+    """Raised when the server, or a proxy on the way, refuses the request before it has looked at it."""
+
+
 class _Next(enum.Enum):
     """The next step after parsing what has arrived of a response."""
 
@@ -368,7 +372,7 @@ class UpstreamRequest:
             elif isinstance(event, ResponseHead):
                 if refusal := self._dialer.explain_refusal(event.status, event.headers):
                     exchange.fail()
-                    raise ForwardFailed(502, "upstream_unreachable", refusal)
+                    raise NotLetIn(502, "upstream_unreachable", refusal)
                 if self._receive_document(link, event, outs):
                     return _Next.END
                 outs.append(exchange.receive_head(event))

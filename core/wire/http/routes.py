@@ -25,6 +25,7 @@ from ...base.setting_names import KEYS, SettingNames
 from ..headers import Headers
 from ..websocket import Upgrade
 from .admin_routes import POSTED, Management, Page
+from .forwarded_for import TrustedProxies
 from .header_forwarding import ForwardedNames
 from .reverse_proxy_target import ForwardTarget
 
@@ -96,6 +97,8 @@ class Surface(msgspec.Struct, frozen=True):
     """Further paths, without a slash at the end, and the path that each stands for."""
     names: SettingNames = KEYS
     """The names of settings in refusals."""
+    trusted_proxies: TrustedProxies = TrustedProxies()
+    """The proxies in front that say which address a request came from."""
 
     def __post_init__(self) -> None:
         for name in ("servers", "hosts", "origins", "areas"):

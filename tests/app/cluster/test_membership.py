@@ -138,6 +138,51 @@ async def test_all_that_ask_for_an_unknown_tag_wait_for_one_scan() -> None:
     assert found.count(None) == 50
 
 
+async def test_one_read_says_for_some_time_who_is_gone() -> None:
+    records = CountingRecords()
+    one = membership(records, "b", Events(), lease_s=1000.0, renew_s=300.0, gone_s=600.0)
+    await one.take()
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.run)
+            assert await one.find("a") is None
+            before = records.scans
+            assert {await one.find(tag) for tag in "acde"} == {None}
+            assert records.scans == before
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_replica_that_joins_others_waits_until_nobody_takes_it_for_one_that_is_gone() -> None:
+    records = MemoryRecords()
+    first = membership(records, "a", Events(), gone_s=3600.0)
+    second = membership(records, "b", Events(), gone_s=3600.0)
+    await first.take()
+    await second.take()
+    with anyio.fail_after(WAIT_S):
+        await first.wait_seen()
+    with anyio.move_on_after(0.05) as waiting:
+        await second.wait_seen()
+    assert waiting.cancelled_caught
+
+
+async def test_a_replica_that_was_not_met_is_looked_up_again() -> None:
+    records = MemoryRecords()
+    one = membership(records, "b", Events(), lease_s=1000.0, renew_s=300.0, gone_s=0.0)
+    await one.take()
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.run)
+            async with member(records, "a"):
+                known = await one.find("a")
+                assert known is not None
+                assert await one.find("a", known) == known
+            async with member(records, "a"):
+                assert one.known("a") == known
+                later = await one.find("a", known)
+                assert later is not None and later.run != known.run
+            tasks.cancel_scope.cancel()
+
+
 async def test_nobody_is_called_gone_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIND_TIMEOUT_S", 0.1)
     records = CountingRecords()

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 from isthmus.app.base.errors import ConfigError
-from isthmus.app.config.access import MANAGEMENT, to_gate_settings, who_may
+from isthmus.app.config.access import MANAGEMENT, shared_address, to_gate_settings, who_may
 from isthmus.app.config.access_settings import Auth
 from isthmus.app.config.load import loads
 from isthmus.app.config.plan import affinity_of
@@ -30,6 +30,7 @@ TOKEN = f"{{name: ci, sha256: {HASH}}}"
         (f"auth: {{tokens: [{{name: ci, sha256: {HASH}, expires: soon}}]}}", "auth.tokens[0].expires: got 'soon', exp"),
         ("auth: {proxy: {peers: [nginx]}}", "auth.proxy.peers[0]: got 'nginx', expected an address, a network"),
         ("auth: {proxy: {peers: [unix], user: 'X User'}}", "auth.proxy.user"),
+        ("core: {trusted_proxies: [unix, 10.0.0.1/8]}", "core.trusted_proxies[1]: got '10.0.0.1/8', expected an addr"),
         ("auth: {issuers: [{url: idp}]}", "auth.issuers[0].url"),
         ("auth: {issuers: [{url: 'https://i'}, {url: 'https://i'}]}", "auth.issuers[1].url"),
         (
@@ -162,6 +163,15 @@ def test_certificates_are_found_from_the_folder_of_the_configuration() -> None:
     gate = to_gate_settings(settings)
     assert gate is not None
     assert gate.certificates == {"a@b": frozenset({"admin"}), "urn:x": frozenset({"admin", "robots"})}
+
+
+def test_check_warns_of_a_proxy_whose_address_all_anonymous_clients_have() -> None:
+    public, anyone = Core(public_base_url="https://mcp.example.com"), Auth(anonymous="allow")
+    assert "name its address in core.trusted_proxies" in shared_address(Settings(core=public, auth=anyone))
+    trusting = Core(public_base_url="https://mcp.example.com", trusted_proxies=("10.0.0.1",))
+    assert not shared_address(Settings(core=trusting, auth=anyone))
+    assert not shared_address(Settings(core=public, auth=Auth(unix_peers=True)))
+    assert not shared_address(Settings(core=Core(host="0.0.0.0"), auth=anyone))
 
 
 def test_client_certificates_say_who_may_call() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import ByteStream, SocketAttribute, SocketListener
+from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post
 from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.events import End, Opening
@@ -49,8 +49,11 @@ def echo(channel: ChannelId, message: bytes, outlet: Outlet) -> None:
 
 
 class World:
-    def __init__(self, server: HttpServer, port: FakePort, files: FakeFiles, address: int) -> None:
+    def __init__(
+        self, server: HttpServer, port: FakePort, files: FakeFiles, listener: Listener[SocketStream], address: int
+    ) -> None:
         self.server = server
+        self.listener = listener
         self.port = port
         self.files = files
         self._address = address
@@ -70,7 +73,7 @@ async def listening(limits: Limits | None = None) -> AsyncIterator[World]:
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             await tasks.start(server.serve, opened)
-            yield World(server, port, files, address)
+            yield World(server, port, files, opened, address)
             await server.drain()
     assert set(port.closes) == set(port.openings)
     assert server._accepted == 0, "each was closed once"
@@ -163,6 +166,27 @@ async def test_a_client_that_is_gone_before_it_is_refused_is_no_defect(
             while len(closes) < count:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_clients_that_wait_to_be_accepted_are_served_when_accepting_stops() -> None:
+    """The system has connected them already, so a balancer may have sent a request. Closing the socket resets them."""
+    async with listening() as w:
+        await anyio.wait_all_tasks_blocked()
+        waiting = [socket.create_connection(("127.0.0.1", w._address)) for _ in range(40)]  # and nothing is awaited
+        await w.server.stop_accepting(w.listener)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", w._address))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.server.wait_arrived)
+            await anyio.wait_all_tasks_blocked()
+            for client in waiting:
+                client.sendall(post(b"[1]"))
+        await w.server.drain()
+        assert len(w.port.messages) == len(waiting)
+        for client in waiting:
+            client.settimeout(WAIT_S)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+            client.close()
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -23,8 +23,9 @@ from isthmus.core.base.storage import Append
 from isthmus.core.replicas.leases import Peer
 from isthmus.core.wire.http.hop import HOP_MAX_BYTES, SIGN_EVERY_S, TIME_MAX_S, HopCaller
 from isthmus.transports.base.port import Outlet
+from isthmus.transports.base.traffic import Forwarded
 from isthmus.transports.reverse_proxy import replicas as replica_module
-from replica_fakes import INTERNAL, RUNS, B, pair, passes_on, receiver, signer
+from replica_fakes import CLOSED, INTERNAL, RUNS, B, pair, passes_on, receiver, signer
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +84,7 @@ async def test_a_message_is_answered_by_the_other_replica(
         assert [body for _, body in w.b.port.messages] == [RESULT] * 3
         assert len(w.a.port.openings) == 1, "its own engine is asked once about a head"
         assert (w.made, w.membership.looked_up) == (1, ["b"])
+        assert w.a.server._listening.counts.forwards == {Forwarded.ANSWERED: 3}
 
 
 async def test_what_the_first_replica_has_verified_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +279,7 @@ async def test_a_request_for_a_replica_that_is_gone_is_answered_here(monkeypatch
         for first, second in zip(openings[::2], openings[1::2], strict=True):
             assert second == msgspec.structs.replace(first, is_returned=True)
         assert w.membership.refused == ([] if why == "gone" else ["b"] * 4)
+        assert w.a.server._listening.counts.forwards == {Forwarded.GONE: 4}
 
 
 async def test_a_replica_that_goes_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +326,9 @@ async def test_a_replica_that_does_not_answer_is_tried_again_later(
             assert (answer.status, answer.headers[b"retry-after"]) == (503, b"1")
         else:
             assert unavailable(answer)
+        is_lost = why in ("broken", "slow") and body.startswith(b"POST")
+        outcome = Forwarded.LOST if is_lost else Forwarded.UNAVAILABLE
+        assert w.a.server._listening.counts.forwards == {outcome: 1}
         if why == "no address":
             assert "it has neither cluster.listen nor cluster.socket" in caplog.text
 
@@ -337,6 +343,7 @@ async def test_a_response_that_breaks_off_is_cut(monkeypatch: pytest.MonkeyPatch
         w.b.port.outlets[ONE].close(Close(ONE, drops=True))
         await w.client.read_eof()
         assert await w.a.port.wait_closed(1) is End.BROKEN
+        assert w.a.server._listening.counts.forwards == {Forwarded.BROKEN: 1}
 
 
 async def test_requests_to_a_replica_that_is_gone_for_good_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,17 +369,30 @@ async def test_a_client_that_leaves_during_a_look_up_is_forgotten(monkeypatch: p
         assert not w.made
 
 
-async def test_a_replica_that_was_restarted_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request that meets the new process is to be sent again: it was signed for the old one."""
+@pytest.mark.parametrize("how", ["at its address", "elsewhere"])
+async def test_a_replica_that_was_restarted_is_looked_up_again(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The request that was signed for the old process, or that did not find it, goes to the new one."""
     async with pair(monkeypatch) as w:
         w.b.port.on_message = echo
+        address = B.address if how == "at its address" else f"http://{CLOSED}"
+        w.membership.peers["b"], w.membership.successors["b"] = Peer("b", RUNS["c"], address), B
+        for _ in range(2):
+            await w.client.send(post(RESULT))
+            assert (await w.client.read()).body == RESULT
+        assert w.membership.refused == ["b"]
+        assert not any(getattr(opening, "is_returned", False) for opening in w.a.port.openings.values())
+
+
+@pytest.mark.parametrize("body", [post(RESULT), patch_(b"some bytes")])
+async def test_a_replica_that_refuses_the_signature_is_told_of(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """It has another secret or clock, and looking it up again does not help."""
+    async with pair(monkeypatch) as w:
         w.membership.peers["b"] = Peer("b", RUNS["c"], B.address)
-        await w.client.send(post(RESULT))
-        assert unavailable(await w.client.read())
-        w.membership.peers["b"] = B
-        await w.client.send(post(RESULT))
-        assert (await w.client.read()).body == RESULT
-        assert not w.a.port.messages[2:]
+        await w.client.send(body)
+        answer = await w.client.read(body.split()[0].decode())
+        assert (answer.status, answer.headers[b"retry-after"]) == (503, b"1")
+        assert b"is at replica b, which refuses requests of this one: try again later" in answer.body
+        assert w.membership.refused == (["b"] if body.startswith(b"POST") else []), "what was read is not sent again"
 
 
 async def test_a_header_is_signed_anew_before_it_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
