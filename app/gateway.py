@@ -32,6 +32,7 @@ from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.hop import HopReceiver, HopSigner
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
+from ..storage.interface import Records
 from ..transports.base.driver import Drive
 from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
@@ -79,7 +80,7 @@ from .runtime.upstreams import warn_of_unchecked
 from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
-from .stores.stores import opened
+from .stores.stores import Stores, opened
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -275,7 +276,12 @@ async def running(
             replica=None if membership is None else membership.name,
         )
         stderr: dict[str, list[str]] = {}
-        logins = None if tokens is not None else _logins(settings, login_command, plan.link_key, gate)
+        logins = None
+        if tokens is None and any(server.upstream.auth is not None for server in settings.servers):
+            replica_tell = None if changes is None else announce
+            token_of = (lambda _: None) if gate is None else gate.token_of
+            opening = _logins(settings, login_command, plan.link_key, token_of, stores, replica_tell)
+            logins = await stack.enter_async_context(opening)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -309,7 +315,7 @@ async def running(
             )
             try:
                 if changes is not None:
-                    await tasks.start(changes.run, _interests(hub, gate, revocations))
+                    await tasks.start(changes.run, _interests(hub, gate, revocations, logins))
                 elif gate is not None and stores.shared:
                     tasks.start_soon(revocations.keep_current, gate)
                 wait_for_issuer = None
@@ -387,7 +393,7 @@ async def running(
                     tasks.cancel_scope.cancel()
 
 
-def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> list[Interest]:
+def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages, logins: Logins | None) -> list[Interest]:
     """Returns the records of other replicas that this process wants to be told of."""
 
     def known() -> set[str]:
@@ -400,6 +406,8 @@ def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> lis
     found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel", "change"), known)]
     if gate is not None:
         found.append(Interest(frozenset({KIND}), revocations.receive_records, (KIND,)))
+    if logins is not None and logins.kind:
+        found.append(Interest(frozenset({logins.kind}), logins.receive_records, (), logins.known_keys))
     return found
 
 
@@ -519,15 +527,47 @@ def upstream_at(server: Server, url: str, names: SettingNames = KEYS) -> Endpoin
     )
 
 
-def _logins(
-    settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes, gate: Gate | None
-) -> Logins | None:
-    """Returns the logins at servers; None if no server wants one."""
-    if all(server.upstream.auth is None for server in settings.servers):
-        return None
-    from .logins.setup import set_up  # late: few servers want a login
+@contextlib.asynccontextmanager
+async def _logins(
+    settings: Settings,
+    login_command: Callable[[str], tuple[str, ...]],
+    key: bytes,
+    token_of: Callable[[str], str | None],
+    stores: Stores,
+    announce: Callable[[str], None] | None,
+) -> AsyncIterator[Logins]:
+    """Opens the logins at servers.
 
-    return set_up(settings, login_command, key, (lambda _: None) if gate is None else gate.token_of)
+    Args:
+        announce: tells other replicas of a record; None: this process is no replica.
+
+    Raises:
+        StartError: logins are in shared records, and cannot be used there.
+    """
+    from .logins.opening import opened_shared  # late: few servers want a login
+    from .logins.sealing import StoreError
+    from .logins.setup import Logins, keeps_logins
+    from .logins.shared_store import SharedStore
+
+    async with contextlib.AsyncExitStack() as stack:
+        shared = None
+        if keeps_logins(settings) and settings.storage.is_shared:
+            if announce is None:
+                shared = await stack.enter_async_context(opened_shared(settings.storage))
+            else:
+
+                async def records() -> Records:
+                    return stores.records
+
+                async def tell(key: str) -> None:
+                    announce(key)
+
+                shared = SharedStore(records, tell)
+                try:
+                    shared.check_key()
+                except StoreError as error:
+                    raise StartError(str(error)) from None
+        yield Logins(settings, login_command, key, token_of, shared=shared, records=stores.records)
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
