@@ -192,6 +192,9 @@ async def running(
     pins = pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
+    wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
+    if wants_logins and is_lasting and settings.storage.is_shared:
+        _check_login_key(settings)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -277,7 +280,7 @@ async def running(
         )
         stderr: dict[str, list[str]] = {}
         logins = None
-        if tokens is None and any(server.upstream.auth is not None for server in settings.servers):
+        if wants_logins:
             replica_tell = None if changes is None else announce
             token_of = (lambda _: None) if gate is None else gate.token_of
             opening = _logins(settings, login_command, plan.link_key, token_of, stores, replica_tell)
@@ -527,6 +530,22 @@ def upstream_at(server: Server, url: str, names: SettingNames = KEYS) -> Endpoin
     )
 
 
+def _check_login_key(settings: Settings) -> None:
+    """Checks that there is a key for logins in shared records.
+
+    Raises:
+        StartError: some are to be kept there, and there is none.
+    """
+    from .logins.sealing import StoreError, cipher_of_all  # late, as in `_logins`
+    from .logins.setup import keeps_logins
+
+    if keeps_logins(settings):
+        try:
+            cipher_of_all(os.environ)
+        except StoreError as error:
+            raise StartError(str(error)) from None
+
+
 @contextlib.asynccontextmanager
 async def _logins(
     settings: Settings,
@@ -540,12 +559,8 @@ async def _logins(
 
     Args:
         announce: tells other replicas of a record; None: this process is no replica.
-
-    Raises:
-        StartError: logins are in shared records, and cannot be used there.
     """
     from .logins.opening import opened_shared  # late: few servers want a login
-    from .logins.sealing import StoreError
     from .logins.setup import Logins, keeps_logins
     from .logins.shared_store import SharedStore
 
@@ -563,10 +578,6 @@ async def _logins(
                     announce(key)
 
                 shared = SharedStore(records, tell)
-                try:
-                    shared.check_key()
-                except StoreError as error:
-                    raise StartError(str(error)) from None
         yield Logins(settings, login_command, key, token_of, shared=shared, records=stores.records)
 
 

@@ -69,14 +69,6 @@ class SharedStore:
         self._loaded: Cipher | None = None
         self._changes = 0
 
-    def check_key(self) -> None:
-        """Checks that there is a key to seal with.
-
-        Raises:
-            StoreError: there is none, or it cannot be used.
-        """
-        self._cipher()
-
     async def read(self, key: LoginKey) -> bytes | None:
         with _as_store_errors():
             found = await (await self._records()).load(_key_of(key))

@@ -34,7 +34,7 @@ class CallerKnown(msgspec.Struct, frozen=True):
 
 
 class LoginPlan(msgspec.Struct, frozen=True):
-    """How a caller logs in at a server.
+    """The way in which a caller logs in at a server.
 
     Attributes:
         settings: those of the login; `settings.client.redirect_uri` is the page of this gateway that browsers come

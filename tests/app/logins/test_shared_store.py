@@ -161,7 +161,7 @@ async def test_so_many_unreadable_records_are_kept(world: World) -> None:
 async def test_without_a_key_of_all_replicas_nothing_is_kept(world: World) -> None:
     for text, said in (("", "openssl rand -hex 32"), ("short", "expected 32 bytes")):
         with pytest.raises(StoreError, match=said):
-            world.store(0, text).check_key()
+            await write(world.store(0, text), RECORD)
     with pytest.raises(StoreError, match="bytes, expected"):
         await write(world.here, b"x" * (RECORD_MAX_BYTES + 1))
 
@@ -203,7 +203,7 @@ async def test_who_waits_gets_the_lock_of_who_leaves(world: World) -> None:
 
 
 async def test_a_lock_that_is_not_renewed_ends(world: World) -> None:
-    """Its replica was killed, or is paused. Whoever writes first is not overwritten."""
+    """The replica that holds it was killed, or is paused. Whoever writes first is not overwritten."""
     async with world.here.lock(KEY) as held:
         held.check()
         assert await held.read() is None
