@@ -53,9 +53,11 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .cluster import lock_record
 from .cluster.changes import Interest, opened_changes
 from .cluster.joined import joined
 from .cluster.listener import open_internal
+from .cluster.lock_record import is_recorded, stored_lock
 from .cluster.membership import Membership
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
@@ -189,7 +191,8 @@ async def running(
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
     certificate = listener_certificate(settings, names) if listen else None
-    pins = pin_rules(settings)
+    has_lock_record = settings.pins.mode != "off" and is_recorded(settings)
+    pins = {} if has_lock_record else pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
     wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
@@ -232,6 +235,8 @@ async def running(
             )
             await workspaces.start_up()
             await remove_leftovers(stores)
+        if has_lock_record:
+            pins = pin_rules(settings, await stored_lock(settings, stores.records if is_lasting else None))
         with start_errors("the storage"):
             revoked = await stored_revocations(stores.records)
             # What others have stored is loaded when it is named.
@@ -318,7 +323,7 @@ async def running(
             )
             try:
                 if changes is not None:
-                    await tasks.start(changes.run, _interests(hub, gate, revocations, logins))
+                    await tasks.start(changes.run, _interests(hub, gate, revocations, logins, has_lock_record))
                 elif gate is not None and stores.shared:
                     tasks.start_soon(revocations.keep_current, gate)
                 wait_for_issuer = None
@@ -396,7 +401,9 @@ async def running(
                     tasks.cancel_scope.cancel()
 
 
-def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages, logins: Logins | None) -> list[Interest]:
+def _interests(
+    hub: Hub, gate: Gate | None, revocations: RevocationPages, logins: Logins | None, has_lock_record: bool
+) -> list[Interest]:
     """Returns the records of other replicas that this process wants to be told of."""
 
     def known() -> set[str]:
@@ -409,6 +416,8 @@ def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages, logins
     found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel", "change"), known)]
     if gate is not None:
         found.append(Interest(frozenset({KIND}), revocations.receive_records, (KIND,)))
+    if has_lock_record:
+        found.append(Interest(frozenset({lock_record.KIND}), hub.receive_records, (lock_record.KIND,)))
     if logins is not None and logins.kind:
         found.append(Interest(frozenset({logins.kind}), logins.receive_records, (), logins.known_keys))
     return found

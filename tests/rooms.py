@@ -229,6 +229,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/commands": (
         "app/admin",
         "app/base",
+        "app/cluster",
         "app/config",
         "app/disk",
         "app/gateway.py",
