@@ -17,7 +17,7 @@ from .interface import LoginStore
 from .shared_store import SharedStore
 from .store import CredentialStore, default_folder
 
-CONNECTIONS_MAX: Final = 2
+CONNECTIONS: Final = 2
 """Connections to the records: a lease is renewed while a login is read or written."""
 
 _log: Final = logging.getLogger("isthmus.logins")
@@ -33,7 +33,7 @@ async def opened_shared(storage: Storage) -> AsyncIterator[SharedStore]:
     async def records() -> Records:
         async with opening:
             if not opened:
-                opened.append(await open_records(storage, calls_max=CONNECTIONS_MAX))
+                opened.append(await open_records(storage, calls_max=CONNECTIONS))
             return opened[0]
 
     async def tell(key: str) -> None:
