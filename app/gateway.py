@@ -34,6 +34,7 @@ from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.hop import HopReceiver, HopSigner
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
+from ..storage.interface import Records
 from ..transports.base.driver import Drive
 from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
@@ -54,9 +55,11 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .cluster import lock_record
 from .cluster.changes import Interest, changes_of_workers, opened_changes
 from .cluster.joined import joined
 from .cluster.listener import open_internal
+from .cluster.lock_record import is_recorded, stored_lock
 from .cluster.membership import Membership
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
@@ -81,7 +84,7 @@ from .runtime.upstreams import warn_of_unchecked
 from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
-from .stores.stores import opened
+from .stores.stores import Stores, opened
 from .workers.pages import TOGETHER, Answer, AnswerAlone, Question, WorkerPages
 from .workers.worker import Worker
 
@@ -229,9 +232,13 @@ async def running(
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
     certificate = listener_certificate(settings, names) if listen else None
-    pins = pin_rules(settings)
+    has_lock_record = settings.pins.mode != "off" and is_recorded(settings)
+    pins = {} if has_lock_record else pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
+    wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
+    if wants_logins and is_lasting and settings.storage.is_shared:
+        _check_login_key(settings)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -272,6 +279,8 @@ async def running(
             )
             await workspaces.start_up()
             await remove_leftovers(stores)
+        if has_lock_record:
+            pins = pin_rules(settings, await stored_lock(settings, stores.records if is_lasting else None))
         with start_errors("the storage"):
             revoked = await stored_revocations(stores.records)
             # What others have stored is loaded when it is named.
@@ -319,7 +328,12 @@ async def running(
             replica=None if membership is None else membership.name,
         )
         stderr: dict[str, list[str]] = {}
-        logins = None if tokens is not None else _logins(settings, login_command, plan.link_key, gate)
+        logins = None
+        if wants_logins:
+            replica_tell = None if changes is None else announce
+            token_of = (lambda _: None) if gate is None else gate.token_of
+            opening = _logins(settings, login_command, plan.link_key, token_of, stores, replica_tell)
+            logins = await stack.enter_async_context(opening)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -353,7 +367,7 @@ async def running(
             )
             try:
                 if changes is not None:
-                    await tasks.start(changes.run, _interests(hub, gate, revocations))
+                    await tasks.start(changes.run, _interests(hub, gate, revocations, logins, has_lock_record))
                 wait_for_issuer = None
                 if gate is not None and gate.issuers is not None:
                     from ..transports.access.issuer_requests import IssuerRequests  # late, as `_issuers` says
@@ -437,7 +451,9 @@ async def running(
                     tasks.cancel_scope.cancel()
 
 
-def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> list[Interest]:
+def _interests(
+    hub: Hub, gate: Gate | None, revocations: RevocationPages, logins: Logins | None, has_lock_record: bool
+) -> list[Interest]:
     """Returns the records of other replicas that this process wants to be told of."""
 
     def known() -> set[str]:
@@ -450,6 +466,10 @@ def _interests(hub: Hub, gate: Gate | None, revocations: RevocationPages) -> lis
     found = [Interest(kinds, hub.receive_records, ("artifact", "task", "cancel", "change"), known)]
     if gate is not None:
         found.append(Interest(frozenset({KIND}), revocations.receive_records, (KIND,)))
+    if has_lock_record:
+        found.append(Interest(frozenset({lock_record.KIND}), hub.receive_records, (lock_record.KIND,)))
+    if logins is not None and logins.kind:
+        found.append(Interest(frozenset({logins.kind}), logins.receive_records, (), logins.known_keys))
     return found
 
 
@@ -569,15 +589,55 @@ def upstream_at(server: Server, url: str, names: SettingNames = KEYS) -> Endpoin
     )
 
 
-def _logins(
-    settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes, gate: Gate | None
-) -> Logins | None:
-    """Returns the logins at servers; None if no server wants one."""
-    if all(server.upstream.auth is None for server in settings.servers):
-        return None
-    from .logins.setup import set_up  # late: few servers want a login
+def _check_login_key(settings: Settings) -> None:
+    """Checks that there is a key for logins in shared records.
 
-    return set_up(settings, login_command, key, (lambda _: None) if gate is None else gate.token_of)
+    Raises:
+        StartError: some are to be kept there, and there is none.
+    """
+    from .logins.sealing import StoreError, cipher_of_all  # late, as in `_logins`
+    from .logins.setup import keeps_logins
+
+    if keeps_logins(settings):
+        try:
+            cipher_of_all(os.environ)
+        except StoreError as error:
+            raise StartError(str(error)) from None
+
+
+@contextlib.asynccontextmanager
+async def _logins(
+    settings: Settings,
+    login_command: Callable[[str], tuple[str, ...]],
+    key: bytes,
+    token_of: Callable[[str], str | None],
+    stores: Stores,
+    announce: Callable[[str], None] | None,
+) -> AsyncIterator[Logins]:
+    """Opens the logins at servers.
+
+    Args:
+        announce: tells other replicas of a record; None: this process is no replica.
+    """
+    from .logins.opening import opened_shared  # late: few servers want a login
+    from .logins.setup import Logins, keeps_logins
+    from .logins.shared_store import SharedStore
+
+    async with contextlib.AsyncExitStack() as stack:
+        shared = None
+        if keeps_logins(settings) and settings.storage.is_shared:
+            if announce is None:
+                shared = await stack.enter_async_context(opened_shared(settings.storage))
+            else:
+
+                async def records() -> Records:
+                    return stores.records
+
+                async def tell(key: str) -> None:
+                    announce(key)
+
+                shared = SharedStore(records, tell)
+        yield Logins(settings, login_command, key, token_of, shared=shared, records=stores.records)
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:

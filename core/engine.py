@@ -333,6 +333,7 @@ class Engine:
         names what it is about."""
         effects = self._context.begin(now, None)
         for key, value in records:
+            self._router.receive_record(key, value)
             for feature in self._features:
                 feature.receive_record(key, value)
         return effects

@@ -619,7 +619,7 @@ LIMIT_TESTS: Final = {
     "core/profiles/pages.py::PAGE_MAX_BYTES": "core/profiles/test_lists.py::test_clients_get_large_lists_in_pages",
     "core/profiles/lists.py::KINDS_MAX": "core/profiles/test_lists.py::test_kinds_of_clients_are_bounded",
     "app/logins/callers.py::CALLERS_MAX": "app/logins/test_connect_pages.py::test_callers_are_bounded",
-    "app/logins/connect_pages.py::VISITS_MAX": "app/logins/test_connect_pages.py::test_visits_are_bounded",
+    "app/logins/visits.py::VISITS_MAX": "app/logins/test_connect_pages.py::test_visits_are_bounded",
     "app/logins/unattended.py::SUBJECT_MAX_BYTES": (
         "app/logins/test_unattended.py::test_a_file_without_a_token_is_named"
     ),
@@ -627,7 +627,7 @@ LIMIT_TESTS: Final = {
         "app/logins/test_transfer.py::test_a_passphrase_that_is_too_short"
     ),
     "app/logins/transfer.py::EXPORT_MAX_BYTES": "app/logins/test_transfer.py::test_a_file_that_is_too_large",
-    "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
+    "app/logins/interface.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
     "core/replicas/leases.py::REPLICAS_MAX": "core/replicas/test_leases.py::test_a_store_has_so_many_replicas",
     "core/replicas/records.py::ADDRESS_MAX_CHARS": (
         "core/replicas/test_leases.py::test_records_that_cannot_be_read_are_kept"

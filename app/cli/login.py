@@ -16,7 +16,7 @@ from ..commands import logins
 from ..config.load import load
 from ..config.login_checks import http_url, logs_in_callers
 from ..config.login_settings import OAuth
-from ..config.settings import Upstream
+from ..config.settings import Storage, Upstream
 from ..logins.person import How
 from ..runtime.signals import Stop
 from .arguments import config_path
@@ -33,7 +33,7 @@ def log_in(options: argparse.Namespace) -> Work:
     Raises:
         ConfigError: options contradict each other, or there is no such server.
     """
-    upstream, scope = _upstream(options.target, options.caller), tuple(options.scope)
+    (upstream, storage), scope = _meant(options.target, options.caller), tuple(options.scope)
     if not isinstance(upstream.auth, OAuth | None):
         raise ConfigError(
             f"got a server with auth.type {upstream.auth.__struct_config__.tag}, which needs no login of a person"
@@ -54,7 +54,7 @@ def log_in(options: argparse.Namespace) -> Work:
     )
 
     async def work(stop: Stop) -> int:
-        await logins.log_in_at(upstream, how)
+        await logins.log_in_at(upstream, how, storage)
         return 0
 
     return work
@@ -66,10 +66,10 @@ def log_out(options: argparse.Namespace) -> Work:
     Raises:
         ConfigError: there is no such server.
     """
-    upstream = _upstream(options.target, options.caller)
+    upstream, storage = _meant(options.target, options.caller)
 
     async def work(stop: Stop) -> int:
-        await logins.log_out_at(upstream, options.caller)
+        await logins.log_out_at(upstream, options.caller, storage)
         return 0
 
     return work
@@ -79,17 +79,22 @@ def look_after_logins(options: argparse.Namespace) -> Work:
     """Returns what `isthmus auth` does with all logins.
 
     Raises:
-        ConfigError: there is no passphrase.
+        ConfigError: there is no passphrase, or the configuration cannot be used.
     """
+    words = options.words
+    if len(words) > (1 if options.verb == "ls" else 2):
+        raise ConfigError(f"got {len(words)} words, expected [CONFIG]{'' if options.verb == 'ls' else ' FILE'}")
+    file = "" if options.verb == "ls" else words.pop()
+    storage = load(words[0]).storage if words else None
     passphrase = "" if options.verb == "ls" else _passphrase(is_new=options.verb == "export")
 
     async def work(stop: Stop) -> int:
         if options.verb == "ls":
-            await logins.list_logins(as_json=options.json)
+            await logins.list_logins(storage, as_json=options.json)
         elif options.verb == "export":
-            await logins.export_all(options.file, passphrase)
+            await logins.export_all(file, passphrase, storage)
         else:
-            await logins.import_all(options.file, passphrase)
+            await logins.import_all(file, passphrase, storage)
         return 0
 
     return work
@@ -108,8 +113,9 @@ def _passphrase(*, is_new: bool) -> str:
     return typed
 
 
-def _upstream(target: list[str], caller: str) -> Upstream:
-    """Returns the server that is meant: a URL, the id of one in the configuration of this folder, or CONFIG and ID.
+def _meant(target: list[str], caller: str) -> tuple[Upstream, Storage | None]:
+    """Returns the server that is meant: a URL, the id of one in the configuration of this folder, or CONFIG and ID; and
+    the storage of the configuration.
 
     Args:
         caller: the caller whose login it is; "": everyone's.
@@ -121,9 +127,10 @@ def _upstream(target: list[str], caller: str) -> Upstream:
             raise ConfigError("got a URL of another kind, expected https://, or http:// on this machine")
         if caller:
             raise ConfigError("got --as with a URL, expected the id of a server with auth.login_for: caller")
-        return Upstream(url=target[0])
+        return Upstream(url=target[0]), None
     path = config_path(target[0] if len(target) == 2 else None)
-    servers = {server.id: server for server in load(path).servers}
+    settings = load(path)
+    servers = {server.id: server for server in settings.servers}
     found = servers.get(target[-1])
     if found is None:
         raise ConfigError(f"{path} has no server {target[-1]}, expected one of {', '.join(servers)}")
@@ -135,4 +142,4 @@ def _upstream(target: list[str], caller: str) -> Upstream:
             if caller
             else f"{target[-1]} has a login for each caller, expected --as CALLER, such as --as token:alice"
         )
-    return found.upstream
+    return found.upstream, settings.storage

@@ -38,22 +38,24 @@ def add_logins(add: Add, shared: argparse.ArgumentParser, running: argparse.Argu
     logout.add_argument("--as", dest="caller", default="", metavar="CALLER", help=caller)
     about = "List the stored logins, move them to another machine, or revoke the tokens of a caller."
     usage = (
-        "isthmus auth ls [--json] | isthmus auth export FILE | isthmus auth import FILE | "
+        "isthmus auth ls [--json] [CONFIG] | isthmus auth export [CONFIG] FILE | isthmus auth import [CONFIG] FILE | "
         "isthmus auth revoke [options] CALLER"
     )
     auth = add("auth", parents=[shared], help=as_help(about), usage=usage, description=about)
     verbs = auth.add_subparsers(dest="verb", required=True, metavar="VERB", prog="isthmus auth", help="what to do")
     about = "List the logins."
-    verbs.add_parser("ls", help=as_help(about), description=about).add_argument(
-        "--json", action="store_true", help=AS_JSON
-    )
+    config = "the logins are those of this configuration, which may name storage.records; default: those of this user"
+    verb = verbs.add_parser("ls", help=as_help(about), description=about, usage="isthmus auth ls [--json] [CONFIG]")
+    verb.add_argument("words", nargs="*", metavar="CONFIG", help=config)
+    verb.add_argument("--json", action="store_true", help=AS_JSON)
     for name, about in (
         ("export", "Move all logins into a new file, encrypted with a passphrase."),
         ("import", "Store the logins of a file that `export` has written."),
     ):
         more = f"{about} The passphrase is the value of ISTHMUS_EXPORT_KEY, or is asked for on the terminal."
-        verb = verbs.add_parser(name, help=as_help(about), description=more)
-        verb.add_argument("file", metavar="FILE", help="the file")
+        usage = f"isthmus auth {name} [CONFIG] FILE"
+        verb = verbs.add_parser(name, help=as_help(about), description=more, usage=usage)
+        verb.add_argument("words", nargs="+", metavar="[CONFIG] FILE", help=f"the file; with CONFIG, {config}")
     about = "Revoke all current tokens of a caller of a running isthmus."
     revoke = verbs.add_parser(
         "revoke",

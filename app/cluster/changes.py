@@ -178,6 +178,15 @@ class Changes:
             _log.warning("no longer: %s", what)
 
 
+async def publish_once(notices: Notices, key: str) -> None:
+    """Tells all replicas of a record that a process has changed which has no feed.
+
+    Raises:
+        StorageError: the store cannot be used.
+    """
+    await notices.publish(f"{secrets.token_hex(_SENDER_BYTES)}/{key}")
+
+
 async def _report_and_yield(interest: Interest, changes: list[Change]) -> None:
     _report(interest, changes)
     await checkpoint()

@@ -10,24 +10,27 @@ from ...core.logins.requests import LoginFailed
 from ..base import logs, output
 from ..base.errors import Failed
 from ..config.login_checks import http_url
-from ..config.settings import Upstream
+from ..config.settings import Storage, Upstream
+from ..logins.opening import opened_logins
 from ..logins.person import How, latest_login, log_in_person
 from ..logins.records import read_all, records_of
-from ..logins.store import CredentialStore, StoreError, default_folder
+from ..logins.sealing import StoreError
 from ..logins.transfer import export_logins, import_logins
 
 
-async def log_in_at(upstream: Upstream, how: How) -> None:
+async def log_in_at(upstream: Upstream, how: How, storage: Storage | None = None) -> None:
     """Logs a person in, and puts the login into the store.
+
+    Args:
+        storage: that of the configuration, which may name shared records; None: there is none.
 
     Raises:
         Failed: there is no login.
     """
-    store = CredentialStore(default_folder())
     try:
-        record = await log_in_person(
-            upstream, how, store, output.say, before=await latest_login(store, upstream, how.principal)
-        )
+        async with opened_logins(storage) as store:
+            before = await latest_login(store, upstream, how.principal)
+            record = await log_in_person(upstream, how, store, output.say, before=before)
     except (LoginFailed, StoreError) as error:
         raise Failed(str(error)) from None
     scopes = f", scopes {' '.join(record.granted)}" if record.granted else ""
@@ -36,23 +39,24 @@ async def log_in_at(upstream: Upstream, how: How) -> None:
     output.say(f"logged in at {record.registration.issuer} for {record.url}{whose}: {lasts}{scopes}")
 
 
-async def log_out_at(upstream: Upstream, principal: str = "") -> None:
+async def log_out_at(upstream: Upstream, principal: str = "", storage: Storage | None = None) -> None:
     """Removes the logins at a server from the store, also those that other processes use.
 
     Args:
         principal: the caller whose logins they are; "": those for everyone.
+        storage: as in `log_in_at`.
 
     Raises:
         Failed: there is none.
     """
-    store = CredentialStore(default_folder())
     try:
-        found = [kept for kept in await records_of(store, upstream, principal) if kept.record.access_token]
-        for kept in found:
-            async with store.lock(kept.key) as held:
-                data = await held.read()
-                if data is not None and await held.remove(data):
-                    output.say(f"logged out at {kept.key.issuer} for {kept.key.resource}")
+        async with opened_logins(storage) as store:
+            found = [kept for kept in await records_of(store, upstream, principal) if kept.record.access_token]
+            for kept in found:
+                async with store.lock(kept.key) as held:
+                    data = await held.read()
+                    if data is not None and await held.remove(data):
+                        output.say(f"logged out at {kept.key.issuer} for {kept.key.resource}")
     except StoreError as error:
         raise Failed(str(error)) from None
     if not found:
@@ -62,14 +66,18 @@ async def log_out_at(upstream: Upstream, principal: str = "") -> None:
         raise Failed(f"{who} {seen} at {origin_of(http_url(upstream.url))}")
 
 
-async def list_logins(*, as_json: bool) -> None:
+async def list_logins(storage: Storage | None = None, *, as_json: bool) -> None:
     """Prints all logins of the store: server, issuer, scopes and expiry, and never a token.
+
+    Args:
+        storage: as in `log_in_at`.
 
     Raises:
         Failed: the store cannot be used.
     """
     try:
-        listed = await CredentialStore(default_folder()).records()
+        async with opened_logins(storage) as store:
+            listed = await store.records()
     except StoreError as error:
         raise Failed(str(error)) from None
     for each in listed:
@@ -100,14 +108,18 @@ async def list_logins(*, as_json: bool) -> None:
         output.say("nobody is logged in")
 
 
-async def export_all(path: str, passphrase: str) -> None:
+async def export_all(path: str, passphrase: str, storage: Storage | None = None) -> None:
     """Moves all logins into a file.
+
+    Args:
+        storage: as in `log_in_at`.
 
     Raises:
         Failed: there are none, or they cannot be moved.
     """
     try:
-        moved = await export_logins(CredentialStore(default_folder()), path, passphrase)
+        async with opened_logins(storage) as store:
+            moved = await export_logins(store, path, passphrase)
     except StoreError as error:
         raise Failed(str(error)) from None
     if not moved:
@@ -117,14 +129,18 @@ async def export_all(path: str, passphrase: str) -> None:
     output.say(f"on the other machine: isthmus auth import {shlex.quote(path)}")
 
 
-async def import_all(path: str, passphrase: str) -> None:
+async def import_all(path: str, passphrase: str, storage: Storage | None = None) -> None:
     """Takes the logins of a file.
+
+    Args:
+        storage: as in `log_in_at`.
 
     Raises:
         Failed: they cannot be taken, or there are others here.
     """
     try:
-        added, left = await import_logins(CredentialStore(default_folder()), path, passphrase)
+        async with opened_logins(storage) as store:
+            added, left = await import_logins(store, path, passphrase)
     except StoreError as error:
         raise Failed(str(error)) from None
     for key in added:

@@ -17,6 +17,7 @@ from ...core.governance.lock import format_definition, in_order
 from ..base import output
 from ..base.errors import ConfigError
 from ..base.version import VERSION
+from ..cluster.lock_record import PLACE, LockRecord, is_recorded
 from ..config.lock_file import ignored_members, read_lock, write_lock
 from ..config.settings import Settings
 from ..gateway import Gateway, running
@@ -80,8 +81,8 @@ async def pin(settings: Settings, *, shows_diff: bool, approved: Sequence[str] |
     Raises:
         ConfigError: the lock cannot be used, or there is nothing of that name.
     """
-    path = settings.pins.file
-    lock = read_lock(path)
+    path, record = settings.pins.file, LockRecord(settings.storage) if is_recorded(settings) else None
+    lock = read_lock(path) if record is None else await record.read()
     known = lock or {}
     ids = [server.id for server in settings.servers if server.inspect]
     _check_ids([*ids, *known], approved or ())
@@ -112,8 +113,11 @@ async def pin(settings: Settings, *, shows_diff: bool, approved: Sequence[str] |
         else:
             output.say(f"{id}: is in the lock, but is no server: `isthmus pin --approve {id}` removes it")
     if not shows_diff and made != lock:
-        write_lock(path, made)
-        output.say(f"wrote {path}")
+        if record is None:
+            write_lock(path, made)
+        else:
+            await record.write(made)
+        output.say(f"wrote {path if record is None else PLACE}")
     return is_good
 
 

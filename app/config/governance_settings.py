@@ -21,7 +21,12 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     file: Annotated[
-        str, Meta(min_length=1, description="Path of the lock file, relative to the configuration file.")
+        str,
+        Meta(
+            min_length=1,
+            description="Path of the lock file, relative to the configuration file. With storage.records and without "
+            "this file, the lock is a record.",
+        ),
     ] = "isthmus.lock"
     new: Annotated[
         Literal["allow", "hide"],

@@ -54,8 +54,11 @@ def write_lock(path: str, lock: Mapping[str, tuple[Pinned, ...]]) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def pin_rules(settings: Settings) -> dict[str, PinRules]:
+def pin_rules(settings: Settings, recorded: Mapping[str, tuple[Pinned, ...]] | None = None) -> dict[str, PinRules]:
     """Returns the pins of each server that is inspected; none if pins are off.
+
+    Args:
+        recorded: the lock where there is no file.
 
     Raises:
         ConfigError: the lock cannot be used, or there is none though definitions are to be blocked.
@@ -63,7 +66,7 @@ def pin_rules(settings: Settings) -> dict[str, PinRules]:
     pins = settings.pins
     if pins.mode == "off" or not os.path.isabs(pins.file):  # settings that were read from no file have no lock beside
         return {}
-    lock = read_lock(pins.file)
+    lock = recorded if recorded is not None else read_lock(pins.file)
     if lock is None:
         if pins.mode == "block" or (pins.mode is not None and pins.new == "hide"):
             raise ConfigError(f"pins.mode is {pins.mode}, and there is no {pins.file}: run `isthmus pin`")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,7 @@ import msgspec
 from ...transports.base.tokens import LoginWanted, UpstreamTokens
 from ..config.login_checks import exchanges_tokens
 from ..config.settings import Upstream
-from .store import CredentialStore
+from .interface import LoginStore
 from .tokens import Ask, ClientTokens, PersonTokens
 
 CALLERS_MAX: Final = 1000
@@ -31,7 +31,7 @@ class CallerTokens:
         self,
         name: str,
         upstream: Upstream,
-        store: CredentialStore,
+        store: LoginStore,
         ask_of: Callable[[str], Ask],
         token_of: Callable[[str], str | None],
     ) -> None:
@@ -50,6 +50,10 @@ class CallerTokens:
                 del self._known[next(iter(self._known))]
         self._known[principal] = found
         return found
+
+    def persons(self) -> Iterator[PersonTokens]:
+        """Yields the tokens in memory that are those of a login which a person made."""
+        return (each for each in self._known.values() if isinstance(each, PersonTokens))
 
     def _make(self, principal: str) -> UpstreamTokens:
         if not principal:

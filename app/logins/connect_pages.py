@@ -1,39 +1,43 @@
 """The pages at which callers log in at servers: `/connect/ID`, and `/connect`, where their browsers come back to.
 
 A visit is known by a cookie, so that no other browser can end it. Its answers go to the flow in `core/connect`, which
-decides all of it.
+decides all of it. While its browser is elsewhere, it is in the records (`visits`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import html
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from ...core.connect.browser_login import BrowserClient
-from ...core.connect.connection import AnotherCaller, CallerKnown, Connecting, connect
+from ...core.connect.connection import (
+    AnotherCaller,
+    CallerKnown,
+    Connected,
+    LoginPlan,
+    OpenVisit,
+    begin_visit,
+    go_on,
+)
 from ...core.connect.tickets import Tickets
-from ...core.logins.requests import Browse, Fetch, Fetched, FetchFailed, LoginFailed, Returned
+from ...core.logins.requests import Browse, Fetch, LoginFailed, Returned
 from ...core.wire.http.routes import PageRoute, Refused
 from ...transports.base.tokens import LoginWanted
 from ...transports.web_fetch import FetchSettings
 from ..config.settings import Upstream
 from .flows import fetch, fetch_settings_of
-from .records import keep, known_registrations, login_settings_of, records_of
-from .store import CredentialStore, StoreError
+from .interface import LoginStore
+from .records import client_of, keep, known_registrations, login_settings_of, records_of
+from .sealing import StoreError
 from .tokens import Ask
-
-VISITS_MAX: Final = 1000
-"""Visits under way. At it: the oldest is forgotten, and its person opens the link again."""
-VISIT_TTL_S: Final = 600.0
-"""Seconds for a person to log in at both places. Providers forget a login after 5 to 15 minutes."""
+from .visits import VISIT_TTL_S, Visit, Visits
 
 _PRESENT: Final = 0xFFFF
 """The number of the issuer in tickets of callers that the gate recognises at the page itself."""
@@ -50,17 +54,6 @@ class Issuer(msgspec.Struct, frozen=True):
     fetching: FetchSettings
 
 
-class _Visit:
-    """A browser on its way through the pages."""
-
-    def __init__(self, server: str, flow: Connecting, issuer: Issuer | None, ends_at: float) -> None:
-        self.server = server
-        self.flow = flow
-        self.issuer = issuer  # asked until the caller is known
-        self.ends_at = ends_at
-        self.is_busy = False
-
-
 class ConnectPages:
     """Serves the pages.
 
@@ -69,6 +62,7 @@ class ConnectPages:
         key: a secret of this gateway.
         servers: the servers at which callers log in, by id.
         issuers: the issuers at which browsers log in.
+        visits: those under way, of all replicas.
     """
 
     def __init__(
@@ -77,7 +71,8 @@ class ConnectPages:
         key: bytes,
         servers: Mapping[str, Upstream],
         issuers: Sequence[Issuer],
-        store: CredentialStore,
+        store: LoginStore,
+        visits: Visits,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -87,7 +82,7 @@ class ConnectPages:
         self._issuers = issuers
         self._store = store
         self._clock = clock
-        self._visits: dict[bytes, _Visit] = {}  # by the hash of their cookie, the oldest first
+        self._visits = visits
         is_safe = base_url.startswith("https://")
         self._cookie = "__Host-isthmus-connect" if is_safe else "isthmus-connect"
         self._attributes = f"Path=/; HttpOnly; SameSite=Lax; Max-Age={VISIT_TTL_S:.0f}{'; Secure' if is_safe else ''}"
@@ -110,108 +105,123 @@ class ConnectPages:
 
     async def answer(self, route: PageRoute) -> Refused:
         """Returns the response to a request for one of the pages."""
-        for key in [key for key, visit in self._visits.items() if visit.ends_at <= self._clock()]:
-            del self._visits[key]
         if route.id:
             return await self._begin(route)
         name = self._cookie + "="
         values = [part.strip()[len(name) :] for part in route.cookie.split(";") if part.strip().startswith(name)]
-        key = _digest(values[0]) if len(values) == 1 else b""
-        visit = self._visits.get(key)
-        if visit is None or visit.is_busy:
+        try:
+            visit = await self._visits.take(values[0]) if len(values) == 1 else None
+        except StoreError as error:
+            return _unkept("", error)
+        if visit is None or visit.open.server not in self._servers:
             return _page(400, "This login is not under way here. Open the link that your client shows again.")
-        return await self._advance(key, visit, Returned(urlencode(route.query)))
+        if visit.present and route.identity.principal not in ("", visit.present):
+            _audit.warning("a login at %s is refused: another caller goes on with it", visit.open.server)
+            return _page(403, "Another caller has begun this login: ask your own client for a link.")
+        flow = go_on(visit.open, self._tickets, client=self._client_of(visit), entropy=os.urandom, clock=self._clock)
+        return await self._advance(values[0], visit, flow, Returned(urlencode(route.query)))
 
     async def _begin(self, route: PageRoute) -> Refused:
-        server, now = route.id, self._clock()
+        server, scopes = route.id, route.query.get("scope", "")
         upstream = self._servers.get(server)
-        scopes = route.query.get("scope", "")
-        ticket = self._tickets.read(route.query.get("ticket", ""), server, now, scopes)
+        ticket = self._tickets.read(route.query.get("ticket", ""), server, self._clock(), scopes)
         if upstream is None or ticket is None:
             return _page(404, "This link is not valid, or too old. Ask your client for a new one.")
-        issuer = self._issuers[ticket.issuer] if ticket.issuer < len(self._issuers) else None
-        redirect = f"{self._base_url}/connect"
         present = route.identity.principal
         try:
-            earlier = await records_of(self._store, upstream, present) if present else []
-            known = await known_registrations(self._store, upstream, present, redirect=redirect)
+            await records_of(self._store, upstream, present)  # a store that cannot be used is told of before the login
+            ends_at_unix = await self._visits.end_of_new()
         except StoreError as error:
-            _log.error("%s: %s", server, error)
-            return _page(500, "The gateway cannot keep logins now. Tell its operator; its log says why.")
-        settings = login_settings_of(upstream, earlier[0].key.issuer if earlier and upstream.auth else "")
-        scope = tuple(dict.fromkeys((*settings.scope, *scopes.split())))
-        settings = msgspec.structs.replace(
-            settings, client=msgspec.structs.replace(settings.client, redirect_uri=redirect), scope=scope
-        )
-        flow = connect(
+            return _unkept(server, error)
+        visit = Visit(OpenVisit(ticket, server), scopes, present, ends_at_unix)
+        flow = begin_visit(
             self._tickets,
             ticket,
             server,
-            settings,
+            redirect=self._redirect,
             known_caller=present,
-            client=None if issuer is None else issuer.client,
+            client=self._client_of(visit),
             entropy=os.urandom,
             clock=self._clock,
-            known=known,
         )
-        visit = _Visit(server, flow, issuer, now + VISIT_TTL_S)
-        if len(self._visits) >= VISITS_MAX:
-            del self._visits[next(iter(self._visits))]
-        cookie = os.urandom(32).hex()
-        self._visits[_digest(cookie)] = visit
-        found = await self._advance(_digest(cookie), visit, None)
+        cookie = self._visits.new_cookie()
+        found = await self._advance(cookie, visit, flow, None)
         set_cookie = (b"set-cookie", f"{self._cookie}={cookie}; {self._attributes}".encode())
         return msgspec.structs.replace(found, headers=(*found.headers, set_cookie))
 
-    async def _advance(self, key: bytes, visit: _Visit, reply: Returned | None) -> Refused:
-        visit.is_busy = True
+    async def _advance(
+        self,
+        cookie: str,
+        visit: Visit,
+        flow: Generator[Any, Any, OpenVisit | Connected],
+        returned: Returned | None,
+    ) -> Refused:
+        server = visit.open.server
         try:
-            found = await self._carry_on(visit, reply)
+            found = await self._carry_on(visit, flow, returned)
+            if isinstance(found, OpenVisit):
+                await self._visits.keep(cookie, msgspec.structs.replace(visit, open=found))
+                return _to(found.page)
+            await keep(self._store, self._servers[server], found.login, found.principal, self._clock())
         except AnotherCaller as error:
-            _audit.warning("a login at %s by another person than the caller of its link is refused", visit.server)
-            found = _page(403, str(error))
+            _audit.warning("a login at %s by another person than the caller of its link is refused", server)
+            return _page(403, str(error))
         except LoginFailed as error:
-            _log.warning("%s: %s", visit.server, error)
-            found = _page(400, f"Nobody was logged in: {error}")
+            _log.warning("%s: %s", server, error)
+            return _page(400, f"Nobody was logged in: {error}")
         except StoreError as error:
-            _log.error("%s: %s", visit.server, error)
-            found = _page(500, "The gateway cannot keep this login. Tell its operator; its log says why.")
-        finally:
-            visit.is_busy = False
-        if found.status != 303:
-            self._visits.pop(key, None)
-        return found
+            return _unkept(server, error)
+        _audit.info("%s logged in at %s", found.principal[:200], server)
+        return _page(200, f"You are logged in at {server}. Close this page and go on in your client.")
 
-    async def _carry_on(self, visit: _Visit, reply: Returned | None) -> Refused:
+    async def _carry_on(
+        self, visit: Visit, flow: Generator[Any, Any, OpenVisit | Connected], returned: Returned | None
+    ) -> OpenVisit | Connected:
         """Goes on with a visit until its browser is needed, or it is over."""
-        upstream = self._servers[visit.server]
-        answered: Returned | Fetched | FetchFailed | None = reply
-        try:
-            while True:
-                asked = visit.flow.send(answered)
-                answered = None
-                if isinstance(asked, CallerKnown):
-                    visit.issuer = None
-                elif isinstance(asked, Fetch):
-                    fetching = fetch_settings_of(upstream) if visit.issuer is None else visit.issuer.fetching
-                    answered = await fetch(asked, fetching)
-                elif isinstance(asked, Browse) and asked.is_open:
+        upstream = self._servers[visit.open.server]
+        issuer = None if visit.present or visit.open.login is not None else self._issuer_in(visit)
+        reply: object = None
+        while True:
+            try:
+                asked = flow.send(reply)
+            except StopIteration as end:
+                found: OpenVisit | Connected = end.value
+                return found
+            if isinstance(asked, CallerKnown):
+                issuer = None
+                reply = await self._plan(upstream, asked.principal, visit.scopes)
+            elif isinstance(asked, Fetch):
+                reply = await fetch(asked, fetch_settings_of(upstream) if issuer is None else issuer.fetching)
+            else:
+                assert isinstance(asked, Browse)
+                if returned is None:
                     raise LoginFailed("the browser came back with the answer of another login: open the link again")
-                else:
-                    return _to(asked.url)
-        except StopIteration as end:
-            principal, login = end.value
-        await keep(self._store, upstream, login, principal, self._clock())
-        _audit.info("%s logged in at %s", principal[:200], visit.server)
-        return _page(200, f"You are logged in at {visit.server}. Close this page and go on in your client.")
+                reply, returned = returned, None
+
+    async def _plan(self, upstream: Upstream, principal: str, scopes: str) -> LoginPlan:
+        earlier = await records_of(self._store, upstream, principal)
+        known = await known_registrations(self._store, upstream, principal, redirect=self._redirect)
+        settings = login_settings_of(upstream, earlier[0].key.issuer if earlier and client_of(upstream.auth) else "")
+        client = msgspec.structs.replace(settings.client, redirect_uri=self._redirect)
+        scope = tuple(dict.fromkeys((*settings.scope, *scopes.split())))
+        return LoginPlan(msgspec.structs.replace(settings, client=client, scope=scope), known)
+
+    @property
+    def _redirect(self) -> str:
+        return f"{self._base_url}/connect"
+
+    def _issuer_in(self, visit: Visit) -> Issuer | None:
+        """Returns the issuer that knows the caller of a visit; None if there is none."""
+        number = visit.open.ticket.issuer
+        return self._issuers[number] if number < len(self._issuers) else None
+
+    def _client_of(self, visit: Visit) -> BrowserClient | None:
+        issuer = self._issuer_in(visit)
+        return None if issuer is None else issuer.client
 
     def _issuer_of(self, principal: str) -> int | None:
         names = enumerate(self._issuers)
         return next((i for i, each in names if principal.startswith(f"jwt:{each.client.issuer}|")), None)
-
-
-def _digest(cookie: str) -> bytes:
-    return hashlib.sha256(cookie.encode()).digest()
 
 
 _PAGE: Final = (
@@ -225,6 +235,11 @@ _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; form-action 'none'"),
 )
+
+
+def _unkept(server: str, error: StoreError) -> Refused:
+    _log.error("%s: %s", server or "a login", error)
+    return _page(500, "The gateway cannot keep logins now. Tell its operator; its log says why.")
 
 
 def _page(status: int, text: str) -> Refused:

@@ -33,8 +33,9 @@ from ..config.login_checks import http_url
 from ..config.settings import Upstream
 from . import callback
 from .flows import carry_out, fetch_settings_of
+from .interface import HeldRecord, LoginKey, LoginStore, RecordLocked
 from .records import Kept, client_of, keep, known_registrations, login_settings_of, records_of
-from .store import CredentialStore, HeldRecord, LoginKey, RecordLocked, StoreError, UnreadableRecord
+from .sealing import StoreError, UnreadableRecord
 
 PORT: Final = 33418
 """The port of the redirect URI, if it is free: a client that is registered by hand has to name one."""
@@ -87,7 +88,7 @@ def progress_key(upstream: Upstream, principal: str = "") -> LoginKey:
 
 
 async def log_in_person(
-    upstream: Upstream, how: How, store: CredentialStore, say: Say, *, before: Record | None = None
+    upstream: Upstream, how: How, store: LoginStore, say: Say, *, before: Record | None = None
 ) -> Record:
     """Logs a person in, or waits for another process that does, and puts the login into the store.
 
@@ -115,7 +116,7 @@ async def log_in_person(
         raise LoginFailed(f"nobody logged in within {LOGIN_TIMEOUT_S:g} s: log in again") from None
 
 
-async def latest_login(store: CredentialStore, upstream: Upstream, principal: str = "") -> Record | None:
+async def latest_login(store: LoginStore, upstream: Upstream, principal: str = "") -> Record | None:
     """Returns the latest login at a server; None if nobody is logged in.
 
     Args:
@@ -129,12 +130,12 @@ async def latest_login(store: CredentialStore, upstream: Upstream, principal: st
     )
 
 
-async def _page(store: CredentialStore, key: LoginKey) -> str:
+async def _page(store: LoginStore, key: LoginKey) -> str:
     found = _fresh(await _read(store, key))
     return "" if found is None else f". Its page:\n{found.login.page}"
 
 
-async def _log_in(upstream: Upstream, how: How, store: CredentialStore, say: Say, held: HeldRecord) -> Record:
+async def _log_in(upstream: Upstream, how: How, store: LoginStore, say: Say, held: HeldRecord) -> Record:
     # A store that cannot be used is told of before anybody logs in, not after.
     earlier = await records_of(store, upstream, how.principal)
     if how.is_device:
@@ -194,7 +195,7 @@ async def _listen(how: How, stack: AsyncExitStack) -> callback.Callback:
         return await stack.enter_async_context(callback.listening(0))
 
 
-async def _begin(upstream: Upstream, how: How, store: CredentialStore, earlier: list[Kept], port: int) -> OpenLogin:
+async def _begin(upstream: Upstream, how: How, store: LoginStore, earlier: list[Kept], port: int) -> OpenLogin:
     fetch_settings = fetch_settings_of(upstream)
     challenge, is_asked = await _probe(upstream, fetch_settings)
     flow = begin_login(
@@ -210,7 +211,7 @@ async def _begin(upstream: Upstream, how: How, store: CredentialStore, earlier: 
     return await carry_out(flow, fetch_settings)
 
 
-async def _log_in_device(upstream: Upstream, how: How, store: CredentialStore, say: Say, earlier: list[Kept]) -> Login:
+async def _log_in_device(upstream: Upstream, how: How, store: LoginStore, say: Say, earlier: list[Kept]) -> Login:
     fetch_settings = fetch_settings_of(upstream)
     challenge, _ = await _probe(upstream, fetch_settings)
 
@@ -274,7 +275,7 @@ async def _pasted() -> str:
     return urlsplit(line.strip()).query
 
 
-async def _read(store: CredentialStore, key: LoginKey) -> bytes | None:
+async def _read(store: LoginStore, key: LoginKey) -> bytes | None:
     try:
         return await store.read(key)
     except UnreadableRecord:

@@ -13,7 +13,7 @@ from ...core.logins.requests import Registration
 from ..config.login_checks import http_url
 from ..config.login_settings import Login, OAuth
 from ..config.settings import Upstream
-from .store import CredentialStore, ListedRecord, LoginKey
+from .interface import ListedRecord, LoginKey, LoginStore
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ def key_of(record: Record, client: str, principal: str = "") -> LoginKey:
     return LoginKey(record.registration.issuer, client, record.url, principal)
 
 
-async def records_of(store: CredentialStore, upstream: Upstream, principal: str = "") -> list[Kept]:
+async def records_of(store: LoginStore, upstream: Upstream, principal: str = "") -> list[Kept]:
     """Returns the records of a server and its client, the latest login first.
 
     Args:
@@ -64,17 +64,18 @@ async def records_of(store: CredentialStore, upstream: Upstream, principal: str 
     """
     assert upstream.url is not None
     resource, client = resource_of(http_url(upstream.url)), client_of(upstream.auth)
+    about = LoginKey("", client, resource, principal)
     issuer = None if upstream.auth is None else upstream.auth.issuer
     found = [
         kept
-        for kept in read_all(await store.records())
+        for kept in read_all(await store.records(about))
         if kept.key.resource == resource and kept.key.client == client and kept.key.principal == principal
         if issuer in (None, kept.key.issuer)
     ]
     return sorted(found, key=lambda kept: kept.record.logged_in_at, reverse=True)
 
 
-async def is_logged_in(store: CredentialStore, upstream: Upstream) -> bool:
+async def is_logged_in(store: LoginStore, upstream: Upstream) -> bool:
     """True if a person has logged in at a server.
 
     Raises:
@@ -94,7 +95,7 @@ def read_all(listed: list[ListedRecord]) -> list[Kept]:
 
 
 async def keep(
-    store: CredentialStore, upstream: Upstream, login: Made, principal: str, now: float
+    store: LoginStore, upstream: Upstream, login: Made, principal: str, now: float
 ) -> tuple[LoginKey, Record]:
     """Puts a login into the store.
 
@@ -110,7 +111,7 @@ async def keep(
 
 
 async def known_registrations(
-    store: CredentialStore, upstream: Upstream, principal: str = "", *, redirect: str = ""
+    store: LoginStore, upstream: Upstream, principal: str = "", *, redirect: str = ""
 ) -> dict[str, Registration]:
     """Returns the registrations that earlier logins made, by issuer: those for this server first.
 

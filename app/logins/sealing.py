@@ -80,6 +80,19 @@ def load_cipher(folder: str, environ: Mapping[str, str]) -> Cipher:
     return Cipher(_parse(_read(path) or _make(path), path), path)
 
 
+def cipher_of_all(environ: Mapping[str, str]) -> Cipher:
+    """Returns the cipher of logins that several machines share: with the key of the environment.
+
+    Raises:
+        StoreError: there is none, it cannot be used, or the package for sealing is not installed.
+    """
+    text = environ.get(KEY_VARIABLE, "")
+    if not text:
+        seen = f"logins are kept in storage.records, and there is no {KEY_VARIABLE}"
+        raise StoreError(f"{seen}: set it to the same key for all replicas and commands: openssl rand -hex 32")
+    return Cipher(_parse(text), KEY_VARIABLE)
+
+
 def _parse(text: str, where: str = KEY_VARIABLE) -> bytes:
     found = b""
     with contextlib.suppress(ValueError, binascii.Error):

@@ -1,19 +1,13 @@
 """The credentials of logins, on disk: one sealed file for each login, shared by all processes of one user.
 
-A record is read without a lock, because it is replaced by a rename. It is written only under its lock, which a process
-holds over a whole refresh: a refresh token may be used once, so a second process waits, reads what the first one wrote,
-and has no need of a refresh of its own. The system frees the lock when its process ends in any way. A record is on the
-disk before its lock is released.
-
-Nothing that cannot be read is ever deleted. It may be of another key, of a later version or damaged, and its refresh
-token may be the only one there is. A new record is written beside it.
+A record is replaced by a rename, so it is read whole without a lock. The system frees a lock when its process ends in
+any way. A record is on the disk before its lock is released.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,71 +19,22 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from .interface import (
+    KEPT_MAX,
+    LOCK_TIMEOUT_S,
+    RECORD_MAX_BYTES,
+    RECORDS_MAX,
+    SUFFIX,
+    Content,
+    ListedRecord,
+    LoginKey,
+    RecordLocked,
+)
 from .sealing import Cipher, StoreError, UnreadableRecord, load_cipher, sync_folder
 
-__all__ = [
-    "CredentialStore",
-    "HeldRecord",
-    "ListedRecord",
-    "LoginKey",
-    "RecordLocked",
-    "StoreError",
-    "UnreadableRecord",
-]
-
-RECORD_MAX_BYTES: Final = 256 * 1024
-"""The largest record: some tokens, each of which came in a response of 64 KiB at most."""
-RECORDS_MAX: Final = 10_000
-"""The most records that are listed."""
-KEPT_MAX: Final = 8
-"""The most unreadable records of one login that are kept beside a new one. At it: nothing more is written."""
-LOCK_TIMEOUT_S: Final = 30.0
-"""Seconds to wait for a lock: longer than two attempts to refresh take."""
 LOCK_POLL_S: Final = 0.05
-SUFFIX: Final = ".credential"
 
 _T = TypeVar("_T")
-
-
-class LoginKey(msgspec.Struct, frozen=True):
-    """The login that a record belongs to.
-
-    Args:
-        issuer: the authorization server.
-        client: the client id of the configuration there; "" if the proxy registers itself.
-        resource: the server that the tokens are for.
-        principal: the client who logged in; "": the proxy, for all its clients.
-    """
-
-    issuer: str
-    client: str
-    resource: str
-    principal: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        return hashlib.sha256(msgspec.json.encode(msgspec.structs.astuple(self))).hexdigest() + SUFFIX
-
-
-class ListedRecord(msgspec.Struct, frozen=True):
-    """A record in a listing: its login and its content, or why it cannot be read."""
-
-    path: str
-    key: LoginKey | None = None
-    record: bytes = b""
-    problem: str = ""
-
-
-class _Content(msgspec.Struct, frozen=True):
-    """The content of a file. The login is in it so that a listing can name it."""
-
-    key: LoginKey
-    record: bytes
-
-
-class RecordLocked(StoreError):
-    """Raised when another process has held the lock of a record for too long."""
 
 
 class CredentialStore:
@@ -120,7 +65,7 @@ class CredentialStore:
         return await self._in_thread(partial(self._read, key))
 
     @asynccontextmanager
-    async def lock(self, key: LoginKey, *, timeout_s: float | None = None) -> AsyncIterator[HeldRecord]:
+    async def lock(self, key: LoginKey, *, timeout_s: float | None = None) -> AsyncIterator[HeldFile]:
         """Locks a record, for other processes and within this one, until the context is left.
 
         Args:
@@ -140,7 +85,7 @@ class CredentialStore:
             if limit.cancelled_caught:
                 seen = f"another process has been logging in or refreshing for {wait_s:g} s"
                 raise RecordLocked(f"{seen}: end the one that has {path} open")
-            yield HeldRecord(self, key)
+            yield HeldFile(self, key)
         finally:
             os.close(lock)
 
@@ -152,13 +97,19 @@ class CredentialStore:
         """
         return await self._in_thread(partial(self._is_locked, os.path.join(self.folder, key.name + ".lock")))
 
-    async def records(self) -> list[ListedRecord]:
+    async def records(self, about: LoginKey | None = None) -> list[ListedRecord]:
         """Lists all records, `RECORDS_MAX` at most, and with them those that cannot be read.
 
         Raises:
             StoreError: the folder or the key cannot be used.
         """
         return await self._in_thread(self._list)
+
+    def changed_at(self) -> int:
+        try:
+            return os.stat(self.folder).st_mtime_ns
+        except OSError:
+            return 0
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """Does `work` to its end, even if the caller is cancelled."""
@@ -176,10 +127,10 @@ class CredentialStore:
             return None
         return self._open(sealed, path, key).record
 
-    def _open(self, sealed: bytes, path: str, key: LoginKey | None = None) -> _Content:
+    def _open(self, sealed: bytes, path: str, key: LoginKey | None = None) -> Content:
         name = os.path.basename(path)
         try:
-            content = msgspec.json.decode(self._cipher().open(sealed, name), type=_Content)
+            content = msgspec.json.decode(self._cipher().open(sealed, name), type=Content)
         except msgspec.DecodeError:
             raise UnreadableRecord(f"{path}: a later version of isthmus wrote it; it is kept") from None
         except UnreadableRecord as error:
@@ -189,12 +140,12 @@ class CredentialStore:
         return content
 
     def write(self, key: LoginKey, record: bytes) -> None:
-        """Replaces a record. Blocks. Its lock must be held: use `HeldRecord.write`."""
+        """Replaces a record. Blocks. Its lock must be held: use `HeldFile.write`."""
         if len(record) > RECORD_MAX_BYTES:
             raise StoreError(f"got a record of {len(record)} bytes, expected {RECORD_MAX_BYTES} at most")
         self._make_folder()
         path = os.path.join(self.folder, key.name)
-        sealed = self._cipher().seal(msgspec.json.encode(_Content(key, record)), key.name)
+        sealed = self._cipher().seal(msgspec.json.encode(Content(key, record)), key.name)
         made = path + ".new"  # left by a process that was killed, it is written over
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(made, flags, 0o600), "wb") as file:
@@ -206,7 +157,7 @@ class CredentialStore:
         sync_folder(self.folder)
 
     def remove(self, key: LoginKey, seen: bytes) -> bool:
-        """Removes a record if it still is `seen`. Blocks. Its lock must be held: use `HeldRecord.remove`."""
+        """Removes a record if it still is `seen`. Blocks. Its lock must be held: use `HeldFile.remove`."""
         if self._read(key) != seen:
             return False
         os.unlink(os.path.join(self.folder, key.name))
@@ -280,12 +231,15 @@ class CredentialStore:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-class HeldRecord:
+class HeldFile:
     """A record whose lock is held. Each method ends its work even if its caller is cancelled."""
 
     def __init__(self, store: CredentialStore, key: LoginKey) -> None:
         self._store = store
         self._key = key
+
+    def check(self) -> None:
+        """The lock is held until it is released."""
 
     async def read(self) -> bytes | None:
         """Returns the record, as `CredentialStore.read`."""

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import anyio
@@ -36,16 +36,18 @@ from ...core.logins.metadata import resource_of
 from ...core.logins.requests import Fetch, Fetched, FetchFailed, LoginFailed
 from ...core.logins.step_up import StepUps
 from ...transports.base.tokens import LoginWanted, UpstreamTokens
+from ..config.login_checks import http_url
 from ..config.login_settings import OAuth, Unattended
 from ..config.settings import Upstream
 from .flows import carry_out, fetch, fetch_settings_of
+from .interface import HeldRecord, LoginKey, LoginStore, WrittenMeanwhile
 from .records import client_of, key_of, login_settings_of, records_of
-from .store import CredentialStore, HeldRecord, StoreError
+from .sealing import StoreError
 from .unattended import flow_of
 
 _SCHEME: Final = b"Bearer "
 LISTED_AFTER_S: Final = 1.0
-"""Seconds for which a listing of the store counts that has not changed since, as far as the time of its folder says."""
+"""Seconds for which a listing of the store counts that has not changed since, as far as the store says."""
 TRIED_AFTER_S: Final = 5.0
 """Seconds after which a login of the proxy itself that failed is tried again, if a request wants it."""
 ACCEPTED_AFTER_S: Final = 5.0
@@ -186,16 +188,20 @@ class PersonTokens(_Tokens):
         self,
         name: str,
         upstream: Upstream,
-        store: CredentialStore,
+        store: LoginStore,
         ask: Ask,
         principal: str = "",
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name, upstream, can_log_in=False, clock=clock)
+        assert upstream.url is not None
         self._store = store
         self._ask = ask
         self._principal = principal
+        self.group = LoginKey("", client_of(upstream.auth), resource_of(http_url(upstream.url)), principal).group
+        self._is_outdated = False  # another process has written, and that was not read yet
+        self._stored: Record | None = None  # as it was read last under its lock
         # A record that could not be written, and the one that it replaces: the tokens of that one are used up.
         self._unwritten: tuple[Record | None, Record] | None = None
         self._step_ups = StepUps()
@@ -203,22 +209,44 @@ class PersonTokens(_Tokens):
         self._listed = 0
         self._store_problem = ""
 
+    def note_change(self) -> None:
+        """Says that another process has written or removed a login of this caller, or may have. The next request reads
+        the store."""
+        self._is_outdated = True
+
+    def current(self) -> bytes | None:
+        return None if self._is_outdated else super().current()
+
+    async def header(self) -> bytes | None:
+        if self._is_outdated:
+            with anyio.CancelScope(shield=True):
+                async with self._loading:
+                    await self._load()
+        return await super().header()
+
     async def _load(self) -> None:
-        now, changed_at = time.monotonic(), self._changed_at()
+        now, changed_at = time.monotonic(), self._store.changed_at()
         if now - self._listed_at < LISTED_AFTER_S and changed_at == self._listed:
             return
         self._listed_at, self._listed = now, changed_at
         self._store_problem = ""
+        was_outdated, self._is_outdated = self._is_outdated, False
         try:
+            await self._write_left()
             found = await records_of(self._store, self._upstream, self._principal)
         except StoreError as error:
             self._store_problem = str(error)
+            self._is_outdated = was_outdated
             return
-        usable = next((kept for kept in found if kept.record.access_token), None)
-        self._credential.receive_record(None if usable is None else self._configured(usable.record))
+        usable = next((self._newest(kept.record) for kept in found if kept.record.access_token), None)
+        self._credential.receive_record(None if usable is None else self._configured(usable))
+
+    def _newest(self, stored: Record) -> Record:
+        """Returns the record that counts in place of one that is stored."""
+        return self._unwritten[1] if self._unwritten is not None and stored == self._unwritten[0] else stored
 
     async def _renew(self, seen: Record) -> Record | None:
-        async with self._store.lock(key_of(seen, client_of(self._upstream.auth), self._principal)) as held:
+        async with self._lock(seen) as held:
             flow = renew(seen, self._clock)
             reply: Fetched | FetchFailed | Record | None = None
             while True:
@@ -228,39 +256,49 @@ class PersonTokens(_Tokens):
                     found: Record | None = end.value
                     return found
                 if isinstance(asked, Fetch):
+                    held.check()  # a refresh token is sent once
                     reply = await fetch(asked, self._fetch_settings)
                 elif isinstance(asked, Read):
                     reply = await self._read(held)
                 else:
                     reply = None
-                    await self._write(held, asked.record)
-
-    def _changed_at(self) -> int:
-        try:
-            return os.stat(self._store.folder).st_mtime_ns
-        except OSError:
-            return 0
+                    try:
+                        await self._write(held, asked.record)
+                    except WrittenMeanwhile:
+                        return await self._read(held)
 
     async def _read(self, held: HeldRecord) -> Record | None:
         data = await held.read()
-        record = None if data is None else decode_record(data)
-        if self._unwritten is not None and record == self._unwritten[0]:
-            record = self._unwritten[1]
-        return None if record is None else self._configured(record)
+        self._stored = None if data is None else decode_record(data)
+        return None if self._stored is None else self._configured(self._newest(self._stored))
 
     async def _write(self, held: HeldRecord, record: Record) -> None:
-        stored = None
         try:
-            data = await held.read()
-            stored = None if data is None else decode_record(data)
             await held.write(encode_record(record))
             self._unwritten = None
+        except WrittenMeanwhile:
+            self._unwritten = None
+            raise
         except StoreError as error:
             _log.error("%s: the login is renewed in this process only: %s", self._name, error)
             if self._unwritten is None:
-                self._unwritten = stored, record
+                self._unwritten = self._stored, record
             else:
                 self._unwritten = self._unwritten[0], record
+
+    async def _write_left(self) -> None:
+        """Writes a record that could not be written before, unless another process has written meanwhile."""
+        if self._unwritten is None:
+            return
+        before, record = self._unwritten
+        async with self._lock(record) as held:
+            data = await held.read()
+            if data is not None and decode_record(data) == before:
+                await held.write(encode_record(record))
+        self._unwritten = None
+
+    def _lock(self, record: Record) -> AbstractAsyncContextManager[HeldRecord]:
+        return self._store.lock(key_of(record, client_of(self._upstream.auth), self._principal))
 
     def _configured(self, record: Record) -> Record:
         """Returns the record with the secret that the configuration has now, if its client is registered by hand."""
@@ -366,7 +404,7 @@ class ClientTokens(_Tokens):
         return LoginWanted(text, msgspec.json.encode({"server": self._name}))
 
 
-def tokens_of(name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]) -> UpstreamTokens:
+def tokens_of(name: str, upstream: Upstream, store: LoginStore, command: tuple[str, ...]) -> UpstreamTokens:
     """Returns the tokens of a server with one login. `command`: the words of the command that logs in there."""
     if isinstance(upstream.auth, OAuth):
         return PersonTokens(name, upstream, store, ask_for_command(name, command))

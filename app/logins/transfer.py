@@ -15,9 +15,9 @@ import anyio.to_thread
 import msgspec
 
 from ...core.logins.credentials import Record, decode_record
+from .interface import LoginKey, LoginStore
 from .records import Kept, read_all
 from .sealing import Cipher, StoreError, UnreadableRecord, sync_folder
-from .store import CredentialStore, LoginKey
 
 PASSPHRASE_MIN_CHARS: Final = 12
 """The shortest passphrase of an export, since a person who has the file can try many. At it: nothing is exported."""
@@ -38,7 +38,7 @@ class _Login(msgspec.Struct, frozen=True):
     record: bytes
 
 
-async def export_logins(store: CredentialStore, path: str, passphrase: str) -> list[LoginKey]:
+async def export_logins(store: LoginStore, path: str, passphrase: str) -> list[LoginKey]:
     """Moves all logins of a store into a new file. Returns them; without any, there is no file.
 
     Raises:
@@ -63,7 +63,7 @@ async def export_logins(store: CredentialStore, path: str, passphrase: str) -> l
     return [login.key for login in logins]
 
 
-async def import_logins(store: CredentialStore, path: str, passphrase: str) -> tuple[list[LoginKey], list[LoginKey]]:
+async def import_logins(store: LoginStore, path: str, passphrase: str) -> tuple[list[LoginKey], list[LoginKey]]:
     """Puts the logins of a file into a store. Returns them, and those that it did not replace.
 
     Raises:
@@ -89,7 +89,7 @@ async def import_logins(store: CredentialStore, path: str, passphrase: str) -> t
     return added, left
 
 
-async def _readable(store: CredentialStore, key: LoginKey) -> bytes | None:
+async def _readable(store: LoginStore, key: LoginKey) -> bytes | None:
     try:
         return await store.read(key)
     except UnreadableRecord:

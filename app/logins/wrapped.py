@@ -17,8 +17,9 @@ from ...core.logins.credentials import CredentialState, LogIn
 from ...core.logins.requests import LoginFailed
 from ...transports.base.tokens import LoginWanted
 from ..config.settings import Upstream
+from .interface import LoginStore
 from .person import How, Say, log_in_person, progress_key
-from .store import CredentialStore, StoreError
+from .sealing import StoreError
 from .tokens import PersonTokens, ask_for_command
 
 HOLD_S: Final = 45.0
@@ -33,7 +34,7 @@ class Opener:
         say: called with lines for the person.
     """
 
-    def __init__(self, upstream: Upstream, store: CredentialStore, say: Say) -> None:
+    def __init__(self, upstream: Upstream, store: LoginStore, say: Say) -> None:
         self._upstream = upstream
         self._store = store
         self._say = say
@@ -75,7 +76,7 @@ class WrapTokens(PersonTokens):
         self,
         name: str,
         upstream: Upstream,
-        store: CredentialStore,
+        store: LoginStore,
         command: tuple[str, ...],
         *,
         holds_s: float,

@@ -18,7 +18,7 @@ from ..access.claims import LEEWAY_S
 from ..access.issuer_answers import Refused
 from ..access.json_web_tokens import NAME_MAX_CHARS, JsonWebToken, read_token
 from ..logins.discovery import find_server
-from ..logins.login import request_code
+from ..logins.login import OpenLogin, await_grant, open_page
 from ..logins.registration import ClientSettings, register_by_hand
 from ..logins.requests import Browse, Fetch, Fetched, FetchFailed, LoginFailed, Returned
 from ..logins.token_requests import request_grant, to_text
@@ -45,13 +45,24 @@ class BrowserClient(msgspec.Struct, frozen=True):
         return f"BrowserClient({self.issuer!r}, {self.client_id!r}, …)"
 
 
-def identify(
-    client: BrowserClient, redirect: str, entropy: Entropy, clock: Callable[[], float]
-) -> Generator[Fetch | Browse, Fetched | FetchFailed | Returned, str]:
-    """Logs the person at a browser in, and returns the principal that its requests have.
+class OpenIdentity(msgspec.Struct, frozen=True):
+    """A page at an issuer that finds out who sits at a browser: all that is needed to read its answer, also for another
+    process. It has secrets in it."""
+
+    login: OpenLogin
+    nonce: str
+
+    def __repr__(self) -> str:
+        return f"OpenIdentity({self.login!r}, …)"
+
+
+def begin_identity(
+    client: BrowserClient, redirect: str, entropy: Entropy
+) -> Generator[Fetch, Fetched | FetchFailed, OpenIdentity]:
+    """Makes the page at the issuer where the person at a browser logs in.
 
     Raises:
-        LoginFailed: nobody is logged in.
+        LoginFailed: there is none.
     """
     server = yield from find_server(client.issuer)
     if not server.authorization_endpoint:
@@ -59,8 +70,20 @@ def identify(
     settings = ClientSettings(client.client_id, client.client_secret, client.issuer)
     registration = register_by_hand(server, settings)
     nonce = to_text(entropy(16))
-    code = yield from request_code(server, registration, redirect, entropy, scope=SCOPE, extra={"nonce": nonce})
-    found = yield from request_grant(server.token_endpoint, registration, code)
+    return OpenIdentity(open_page(server, registration, redirect, entropy, scope=SCOPE, extra={"nonce": nonce}), nonce)
+
+
+def end_identity(
+    client: BrowserClient, begun: OpenIdentity, clock: Callable[[], float]
+) -> Generator[Fetch | Browse, Fetched | FetchFailed | Returned, str]:
+    """Waits for the browser, whose page was opened before, and returns the principal that its requests have.
+
+    Raises:
+        LoginFailed: nobody is logged in.
+    """
+    login, nonce = begun.login, begun.nonce
+    grant = yield from await_grant(login, is_open=True)
+    found = yield from request_grant(login.server.token_endpoint, login.registration, grant)
     token = found.get("id_token")
     if not isinstance(token, str):
         raise LoginFailed(f"{client.issuer} gave no id_token: allow the client {client.client_id} the scope openid")

@@ -24,6 +24,9 @@ HEAD: Final = """\
 version = 1
 """
 
+RECORD_KEY: Final = "pins/lock"
+"""The key of the lock in the records that replicas share, where it is no file."""
+
 Lock = Mapping[str, tuple[Pinned, ...]]
 """The approved definitions of each server, by its id."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -67,9 +67,18 @@ class DefinitionRules:
     def __init__(self, pins: PinRules | None, clean: Cleaning) -> None:
         self._pins = pins
         self._refuses_invisible = clean is Cleaning.BLOCK
-        entries = () if pins is None else pins.entries
+        self._take(() if pins is None else pins.entries)
+
+    def _take(self, entries: Iterable[Pinned]) -> None:
         self._approved: Mapping[tuple[str, str], Pinned] = {(one.kind, one.name): one for one in entries}
         self._kept: Callable[[str, bytes], Judged] = lru_cache(JUDGMENTS_KEPT)(self._judge)
+
+    def receive_approved(self, entries: Iterable[Pinned]) -> bool:
+        """Takes other approved definitions, if there are pins. Returns True if they are others than before."""
+        if self._pins is None or {(one.kind, one.name): one for one in entries} == self._approved:
+            return False
+        self._take(entries)
+        return True
 
     def judge(self, kind: str, entry: bytes) -> Judged:
         """Judges a definition as the server listed it."""

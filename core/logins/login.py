@@ -128,8 +128,7 @@ def begin_login(
     scope = select_scope(settings.scope, challenge, found, earlier)
     redirect = settings.client.redirect(port)
     registration = yield from find_registration(server, settings.client, redirect, known, scope, now)
-    url, state, verifier = _page(server, registration, redirect, entropy, scope, found.resource)
-    return OpenLogin(server, registration, found.resource, scope, url, redirect, state, verifier)
+    return open_page(server, registration, redirect, entropy, scope=scope, resource=found.resource)
 
 
 def end_login(begun: OpenLogin, *, is_open: bool = False) -> Flow:
@@ -141,45 +140,27 @@ def end_login(begun: OpenLogin, *, is_open: bool = False) -> Flow:
     Raises:
         LoginFailed: there is no login.
     """
-    server = begun.server
-    code = yield from _await_code(server, Browse(begun.page, begun.redirect, is_open), begun.state)
-    grant = _grant(code, begun.redirect, begun.verifier)
-    tokens = yield from request_tokens(server.token_endpoint, begun.registration, grant, resource=begun.resource)
-    return Login(begun.registration, server.token_endpoint, begun.resource, begun.scope, tokens)
+    endpoint = begun.server.token_endpoint
+    grant = yield from await_grant(begun, is_open=is_open)
+    tokens = yield from request_tokens(endpoint, begun.registration, grant, resource=begun.resource)
+    return Login(begun.registration, endpoint, begun.resource, begun.scope, tokens)
 
 
-def request_code(
+def open_page(
     server: AuthorizationServer,
     registration: Registration,
     redirect: str,
     entropy: Entropy,
     *,
     scope: tuple[str, ...],
+    resource: str = "",
     extra: Mapping[str, str] = {},
-) -> Generator[Browse, Fetched | FetchFailed | Returned, dict[str, str]]:
-    """Sends a browser to the authorization endpoint. Returns the grant for the token endpoint.
+) -> OpenLogin:
+    """Makes the page at the authorization endpoint where a person logs in.
 
     Args:
         extra: further parameters of the request.
-
-    Raises:
-        LoginFailed: there is no code.
     """
-    url, state, verifier = _page(server, registration, redirect, entropy, scope, extra=extra)
-    code = yield from _await_code(server, Browse(url, redirect), state)
-    return _grant(code, redirect, verifier)
-
-
-def _page(
-    server: AuthorizationServer,
-    registration: Registration,
-    redirect: str,
-    entropy: Entropy,
-    scope: tuple[str, ...],
-    resource: str = "",
-    extra: Mapping[str, str] = {},
-) -> tuple[str, str, str]:
-    """Returns the page where a person logs in, its state, and the verifier of the code."""
     state, verifier = to_text(entropy(RANDOM_BYTES)), to_text(entropy(RANDOM_BYTES))
     asked = {
         "response_type": "code",
@@ -193,11 +174,24 @@ def _page(
         **extra,
     }
     endpoint = server.authorization_endpoint
-    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", state, verifier
+    page = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
+    return OpenLogin(server, registration, resource, scope, page, redirect, state, verifier)
 
 
-def _grant(code: str, redirect: str, verifier: str) -> dict[str, str]:
-    return {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
+def await_grant(
+    begun: OpenLogin, *, is_open: bool = False
+) -> Generator[Browse, Fetched | FetchFailed | Returned, dict[str, str]]:
+    """Waits for the browser. Returns the grant for the token endpoint.
+
+    Args:
+        is_open: the page was opened before.
+
+    Raises:
+        LoginFailed: there is no code.
+    """
+    code = yield from _await_code(begun.server, Browse(begun.page, begun.redirect, is_open), begun.state)
+    redirect = begun.redirect
+    return {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": begun.verifier}
 
 
 def find_login(

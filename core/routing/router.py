@@ -88,7 +88,7 @@ class Router:
         checks = upstream.session_checks
         decisions = downstream.decisions
         early_answers = EarlyAnswers(context, downstream.responder, upstream.writer)
-        self._definitions = DefinitionFilter(context, upstream.writer, handshaker.health)
+        self._definitions = DefinitionFilter(context, upstream.writer, handshaker.health, downstream.responder)
         own = [
             Presentation(context),
             AccessFiltering(context, downstream.responder),
@@ -137,6 +137,10 @@ class Router:
             "limit": while_open(time_limits.handle_limit),
             "ack": while_open(subscriptions.client_listens.handle_ack),
         }
+
+    def receive_record(self, key: str, value: bytes | None) -> None:
+        """Handles a record that another replica has written, or, if `value` is None, removed."""
+        self._definitions.receive_record(key, value, self.links.links.values())
 
     # --- Up: requests -----------------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ A definition is judged in the server's words, before anything is translated. A u
 yet on this link waits until the proxy has read the list itself. It is read again once the server has said that it has
 changed. A server without sessions need not say so, so its lists are read again after `Limits.definitions_ttl_s`. Where
 the plan refuses nothing, no use waits, and what differs is noted.
+
+Replicas may share the lock as a record. When that changes, everything is judged anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +20,8 @@ from ..base.errors import DENIED, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.plan import ServerPlan
 from ..bridge.request_meta import add
 from ..bridge.request_name import name_in, sole_member
+from ..downstream.responder import Responder
+from ..governance.lock import RECORD_KEY, LockError, parse_lock
 from ..governance.pins import FINE, DefinitionRules, Fault, Finding, matches_template
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame, encode_error, text_of
@@ -62,13 +66,17 @@ class DefinitionFilter(Interceptor):
 
     Args:
         health: of each server, by its id; it records what differs.
+        responder: tells clients of lists that the lock has changed.
     """
 
     name = "definitions"
     purposes = frozenset({PURPOSE})
 
-    def __init__(self, context: Context, writer: UpstreamWriter, health: Mapping[str, Health]) -> None:
+    def __init__(
+        self, context: Context, writer: UpstreamWriter, health: Mapping[str, Health], responder: Responder
+    ) -> None:
         self._context = context
+        self._responder = responder
         self._writer = writer
         self._health = health
         self._rules = {
@@ -76,6 +84,35 @@ class DefinitionFilter(Interceptor):
             for id, plan in context.servers.items()
             if plan.judges_definitions
         }
+
+    def receive_record(self, key: str, value: bytes | None, links: Iterable[Link]) -> None:
+        """Handles a record that another process has written. If it is the lock, what servers list is judged by it from
+        now on, and clients are told to read the lists again. One that cannot be read, or was removed, changes nothing.
+
+        Args:
+            links: all links.
+        """
+        if key != RECORD_KEY or value is None:
+            return
+        try:
+            lock = parse_lock(value.decode())
+        except (UnicodeDecodeError, LockError) as error:
+            self._context.note("error", f"the lock of the pins stays as it was: the new one cannot be used: {error}")
+            return
+        changed = {id for id, rules in self._rules.items() if rules.receive_approved(lock.get(id, ()))}
+        for id in changed:
+            self._context.note("info", "its definitions are judged by a new lock", id)
+        for link in links:
+            if link.plan.id in changed:
+                self._forget(link)
+
+    def _forget(self, link: Link) -> None:
+        """Forgets all judgments of a link, and tells its clients."""
+        for method, kinds in _CHANGES.items():
+            for kind in kinds:
+                _known_of(link).receive_change(kind, link.last_id)
+            for session in list(link.sessions.values()):
+                self._responder.announce(session, method)
 
     def is_for(self, plan: ServerPlan) -> bool:
         return plan.judges_definitions

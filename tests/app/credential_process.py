@@ -14,7 +14,8 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-from isthmus.app.logins.store import CredentialStore, LoginKey
+from isthmus.app.logins.interface import LoginKey
+from isthmus.app.logins.store import CredentialStore
 
 KEY = LoginKey("https://idp.example", "client", "https://mcp.example/mcp")
 

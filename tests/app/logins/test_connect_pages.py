@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
+import anyio
 import pytest
 from isthmus.app.config.login_settings import OAuth
 from isthmus.app.config.settings import Upstream
-from isthmus.app.logins import connect_pages
+from isthmus.app.logins import connect_pages, visits
 from isthmus.app.logins.callers import CALLERS_MAX, CallerTokens
-from isthmus.app.logins.connect_pages import VISIT_TTL_S, VISITS_MAX, ConnectPages
+from isthmus.app.logins.connect_pages import ConnectPages, Issuer
 from isthmus.app.logins.flows import fetch
 from isthmus.app.logins.records import records_of
 from isthmus.app.logins.store import CredentialStore
 from isthmus.app.logins.tokens import ask_for_command
+from isthmus.app.logins.visits import VISIT_TTL_S, VISITS_MAX, Visits
 from isthmus.core.access.identity import ANONYMOUS, Identity
 from isthmus.core.logins.requests import Fetch, Fetched, FetchFailed
 from isthmus.core.wire.http.admin_routes import Page
 from isthmus.core.wire.http.routes import PageRoute, Refused
+from isthmus.storage.interface import Records
+from isthmus.storage.memory import MemoryRecords
+from isthmus.storage.sqlite import SqliteRecords
 from isthmus.transports.web_fetch import FetchSettings
 from login_world import URL, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
 
+KEY = b"k" * 32
 ALICE, BOB = Identity("proxy:alice", via="proxy"), Identity("proxy:bob", via="proxy")
 
 
@@ -36,7 +43,14 @@ class Rig:
         self.now = 1_800_000_000.0
         self.upstream = Upstream(url=URL, auth=OAuth(login_for="caller"))
         self.store = CredentialStore(str(folder / "credentials"), {"ISTHMUS_STORE_KEY": "00" * 32})
-        self.pages = ConnectPages(base_url, b"k" * 32, {"files": self.upstream}, [], self.store, clock=lambda: self.now)
+        self.base_url = base_url
+        self.pages = self.replica(MemoryRecords(lambda: self.now))
+
+    def replica(self, records: Records, issuers: Sequence[Issuer] = ()) -> ConnectPages:
+        """Makes the pages of a replica."""
+        found = Visits(records, KEY)
+        servers = {"files": self.upstream}
+        return ConnectPages(self.base_url, KEY, servers, issuers, self.store, found, clock=lambda: self.now)
 
     def link(self, principal: str = "proxy:alice") -> str:
         ask = self.pages.ask_of("files", principal)
@@ -45,11 +59,14 @@ class Rig:
         assert found is not None
         return found[1]
 
-    async def opens(self, url: str, identity: Identity = ALICE, cookie: str = "") -> Refused:
+    async def opens(
+        self, url: str, identity: Identity = ALICE, cookie: str = "", *, at: ConnectPages | None = None
+    ) -> Refused:
         parts = urlsplit(url)
         id = unquote(parts.path.removeprefix("/connect").removeprefix("/"))
         page = Page.CONNECT if id else Page.CONNECTED
-        return await self.pages.answer(PageRoute(page, id, dict(parse_qsl(parts.query)), True, identity, cookie))
+        route = PageRoute(page, id, dict(parse_qsl(parts.query)), True, identity, cookie)
+        return await (at or self.pages).answer(route)
 
     async def begins(self, identity: Identity = ALICE) -> tuple[str, str, Refused]:
         """Opens a link. Returns the address where the browser is sent, its cookie, and the response."""
@@ -130,6 +147,45 @@ async def test_a_provider_that_refuses_is_told_of(rig: Rig) -> None:
     assert not await records_of(rig.store, rig.upstream, "proxy:alice")
 
 
+async def test_another_caller_cannot_go_on_with_a_visit(rig: Rig) -> None:
+    page, cookie, _ = await rig.begins()
+    assert (await rig.opens(rig.comes_back(page), BOB, cookie)).status == 403
+    assert (await rig.opens(rig.comes_back(page), cookie=cookie)).status == 400, "it is over"
+
+
+async def test_a_visit_ends_at_another_replica_and_once(rig: Rig, tmp_path: Path) -> None:
+    """The browser comes back to both of them at the same moment."""
+    opened = [SqliteRecords(str(tmp_path / "records.sqlite"), now_unix=lambda: rig.now) for _ in range(2)]
+    rig.pages, other = (rig.replica(records) for records in opened)
+    page, cookie, _ = await rig.begins()
+    assert other is not rig.pages
+    statuses = []
+
+    async def come_back(at: ConnectPages) -> None:
+        statuses.append((await rig.opens(rig.comes_back(page), cookie=cookie, at=at)).status)
+
+    async with anyio.create_task_group() as tasks:
+        for at in (other, rig.pages) * 4:
+            tasks.start_soon(come_back, at)
+    assert sorted(statuses) == [200] + [400] * 7
+    assert [url for url in rig.world.urls if url.endswith("/token")] == ["https://as.example/realms/a/token"]
+    assert len(await records_of(rig.store, rig.upstream, "proxy:alice")) == 1
+    stored = [(key, record) async for key, record in opened[0].scan("visit/")]
+    assert stored == []
+    for records in opened:
+        await records.aclose()
+
+
+async def test_what_is_stored_of_a_visit_shows_nothing(rig: Rig) -> None:
+    records = MemoryRecords(lambda: rig.now)
+    rig.pages = rig.replica(records)
+    page, cookie, _ = await rig.begins()
+    [(key, record)] = [found async for found in records.scan("")]
+    state = parse_qs(urlsplit(page).query)["state"][0]
+    assert not any(part in key.encode() + record.value for part in (state.encode(), cookie.encode(), b"alice"))
+    assert record.expires_at_unix == rig.now + VISIT_TTL_S
+
+
 async def test_a_visit_ends_after_a_time(rig: Rig) -> None:
     page, cookie, _ = await rig.begins()
     rig.now += VISIT_TTL_S
@@ -139,7 +195,7 @@ async def test_a_visit_ends_after_a_time(rig: Rig) -> None:
 async def test_visits_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is forgotten at `VISITS_MAX`."""
     assert VISITS_MAX > 2
-    monkeypatch.setattr(connect_pages, "VISITS_MAX", 2)
+    monkeypatch.setattr(visits, "VISITS_MAX", 2)
     begun = [await rig.begins() for _ in range(3)]
     statuses = [(await rig.opens(rig.comes_back(page), cookie=cookie)).status for page, cookie, _ in begun]
     assert statuses == [400, 200, 200]

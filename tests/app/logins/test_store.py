@@ -15,16 +15,9 @@ import anyio.lowlevel
 import msgspec
 import pytest
 from credential_process import KEY
-from isthmus.app.logins.sealing import KEY_FILE, KEY_VARIABLE
-from isthmus.app.logins.store import (
-    KEPT_MAX,
-    RECORD_MAX_BYTES,
-    CredentialStore,
-    LoginKey,
-    StoreError,
-    UnreadableRecord,
-    default_folder,
-)
+from isthmus.app.logins.interface import KEPT_MAX, RECORD_MAX_BYTES, LoginKey
+from isthmus.app.logins.sealing import KEY_FILE, KEY_VARIABLE, StoreError, UnreadableRecord
+from isthmus.app.logins.store import CredentialStore, default_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
 

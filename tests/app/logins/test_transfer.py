@@ -10,8 +10,10 @@ from typing import Any
 import anyio
 import pytest
 from isthmus.app.logins import transfer
+from isthmus.app.logins.interface import LoginKey
 from isthmus.app.logins.records import key_of
-from isthmus.app.logins.store import CredentialStore, LoginKey, StoreError
+from isthmus.app.logins.sealing import StoreError
+from isthmus.app.logins.store import CredentialStore
 from isthmus.app.logins.transfer import EXPORT_MAX_BYTES, PASSPHRASE_MIN_CHARS, export_logins, import_logins
 from isthmus.core.logins.credentials import Record, encode_record
 from isthmus.core.logins.requests import Registration

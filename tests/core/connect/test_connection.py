@@ -7,9 +7,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from isthmus.core.connect.browser_login import BrowserClient
-from isthmus.core.connect.connection import AnotherCaller, CallerKnown, connect
+from isthmus.core.connect.connection import (
+    AnotherCaller,
+    CallerKnown,
+    Connected,
+    LoginPlan,
+    OpenVisit,
+    begin_visit,
+    go_on,
+)
 from isthmus.core.connect.tickets import Tickets
 from isthmus.core.logins.login import LoginSettings
 from isthmus.core.logins.registration import ClientSettings
@@ -53,7 +62,7 @@ class Browser(World):
     def answer(self, asked: Any) -> Any:
         if isinstance(asked, CallerKnown):
             self.order.append("known")
-            return None
+            return LoginPlan(LoginSettings(URL, ClientSettings(redirect_uri=PAGE)))
         self.order.append(asked.url.partition("?")[0] if isinstance(asked, Fetch | Browse) else "")
         return super().answer(asked)
 
@@ -63,19 +72,25 @@ class Browser(World):
         ticket = TICKETS.read(TICKETS.make("files", principal, 0, NOW), "files", NOW)
         assert ticket is not None
         clock: Callable[[], float] = lambda: NOW  # noqa: E731
-        found: tuple[str, Login] = self.run(
-            connect(
+        found: OpenVisit | Connected = self.run(
+            begin_visit(
                 TICKETS,
                 ticket,
                 "files",
-                LoginSettings(URL, ClientSettings(redirect_uri=PAGE)),
+                redirect=PAGE,
                 known_caller=present,
                 client=client,
                 entropy=self.entropy,
                 clock=clock,
             )
         )
-        return found
+        while isinstance(found, OpenVisit):
+            assert not any(secret in repr(found) for secret in self.secrets())
+            # As another process knows it.
+            visit = msgspec.json.decode(msgspec.json.encode(found), type=OpenVisit)
+            assert visit == found
+            found = self.run(go_on(visit, TICKETS, client=client, entropy=self.entropy, clock=clock))
+        return found.principal, found.login
 
 
 def test_the_person_logs_in_at_both_places() -> None:

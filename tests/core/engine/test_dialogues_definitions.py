@@ -16,6 +16,7 @@ from definition_scenes import (
     NO_METHOD,
     SEARCH,
     UNKNOWN,
+    approved,
     began,
     called,
     list_of,
@@ -24,6 +25,8 @@ from definition_scenes import (
 )
 from dialogue import Dialogue
 from isthmus.core import Era, Kind, Limits, ServerPlan
+from isthmus.core.base.governance import Cleaning
+from isthmus.core.governance.lock import RECORD_KEY, format_lock
 
 
 @pytest.mark.parametrize(("down", "era"), ENDS)
@@ -317,3 +320,57 @@ def test_a_server_without_templates_still_has_resources() -> None:
     play.server.answers(play.server.is_asked("resources/templates/list", ...), error=NO_METHOD)
     play.server.answers(play.server.is_asked("resources/read", ...), {"contents": []})
     alice.is_answered(asked, ...)
+
+
+# --- A lock that replicas share -------------------------------------------------------------------------------------
+
+
+def changed_lock(play: Dialogue, *tools: Any, server: str = "files") -> None:
+    """Another process has changed the lock."""
+    lock = format_lock({server: approved(*tools)}).encode()
+    play.happens(play.engine.receive_records, [(RECORD_KEY, lock)])
+
+
+@pytest.mark.parametrize(("down", "era"), ENDS)
+def test_a_lock_that_another_replica_changed_is_in_force(down: str, era: Era) -> None:
+    play, alice = began(pins(SEARCH, hides_new=True), down, era)
+    assert list_of(play, alice, SEARCH, DELETE) == [SEARCH]
+    refused(alice, "delete", code=UNKNOWN)
+    changed_lock(play, SEARCH, DELETE)
+    if era is Era.HANDSHAKE and down == "pipe":
+        alice.is_notified("tools/list_changed", ...)
+    assert list_of(play, alice, SEARCH, DELETE) == [SEARCH, DELETE]
+    called(play, alice, "delete")
+    changed_lock(play, EVIL)
+    if era is Era.HANDSHAKE and down == "pipe":
+        alice.is_notified("tools/list_changed", ...)
+    assert list_of(play, alice, SEARCH, DELETE) == []
+    refused(alice)
+
+
+def test_a_use_after_a_changed_lock_waits_until_the_list_was_read() -> None:
+    """A reading under way is begun anew."""
+    play, alice = began(pins(SEARCH), "http", Era.STATELESS)
+    call = alice.asks("tools/call", {"name": "search", "arguments": {}})
+    first = play.server.is_asked("tools/list", ...)
+    changed_lock(play, EVIL)
+    play.server.answers(first, {"tools": [SEARCH]})
+    play.server.answers(play.server.is_asked("tools/list", ...), {"tools": [SEARCH]})
+    alice.is_answered(call, error={"code": DENIED, "data": CHANGED})
+
+
+@pytest.mark.parametrize("lock", [None, b"no lock", b"\xff", b"version = 2"])
+def test_a_lock_that_cannot_be_read_or_is_the_same_changes_nothing(lock: bytes | None) -> None:
+    play, alice = began(pins(SEARCH, hides_new=True))
+    assert list_of(play, alice, SEARCH, DELETE) == [SEARCH]
+    play.happens(play.engine.receive_records, [(RECORD_KEY, lock)])
+    changed_lock(play, SEARCH)
+    called(play, alice)
+    refused(alice, "delete", code=UNKNOWN)
+
+
+def test_a_lock_changes_nothing_where_there_are_no_pins() -> None:
+    play, alice = began(clean=Cleaning.BLOCK)
+    assert list_of(play, alice, SEARCH) == [SEARCH]
+    changed_lock(play, DELETE)
+    called(play, alice)
