@@ -100,12 +100,6 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield line, output
 
 
-def needs_real(page: Path) -> bool:
-    """True if a block on the page runs what tests/real installs."""
-    shown = [block.text for block in blocks(page) if not block.reason]
-    return any(word in text for text in shown for word in ("npx", "uvx", "~/.cursor/mcp.json"))
-
-
 class Terminal:
     """A folder, and the programs that were started in it and go on."""
 

@@ -24,6 +24,7 @@ import rig
 from filing import Client, artifacts_of, content_of, texts
 from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from page_server import HEADING, page
 
 pytestmark = pytest.mark.real
@@ -287,11 +288,6 @@ def test_filesystem(served: Served) -> None:
 
 
 # --- Official clients -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @contextlib.asynccontextmanager

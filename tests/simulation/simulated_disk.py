@@ -35,7 +35,6 @@ WEATHER: Final = ("full", "slow", "broken")
 their timeout. broken: orders fail, and a record whose write failed may have been written nevertheless."""
 
 OF_RECORDS: Final = (Load, Save, Forget, ForgetAll)
-REMOVING: Final = (Forget, ForgetAll, Discard)
 WRITING: Final = (Save, Collect, Allocate, Materialize)
 
 

@@ -21,6 +21,7 @@ import pytest
 from anyio import to_thread
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import StorageError, StorageFull
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 
 CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "replace", "unlink", "close")
 OLD, NEW = b"old" * 200_000, b"new" * 200_000

@@ -51,20 +51,20 @@ BLOBS = pytest.mark.parametrize("kind", ["memory", "files"])
 @EXAMPLES
 @given(operations=laws.record_operations)
 def test_records_are_a_dict(
-    kind: str, tmp_path_factory: pytest.TempPathFactory, anyio_backend: str, operations: list[tuple[object, ...]]
+    kind: str, tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[object, ...]]
 ) -> None:
     opener = OpenedRecords(kind, tmp_path_factory.mktemp("records"))
-    anyio.run(laws.records_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(laws.records_are_a_dict, opener, operations)
 
 
 @BLOBS
 @EXAMPLES
 @given(operations=laws.blob_operations)
 def test_blobs_are_a_dict(
-    kind: str, tmp_path_factory: pytest.TempPathFactory, anyio_backend: str, operations: list[tuple[object, ...]]
+    kind: str, tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[object, ...]]
 ) -> None:
     opener = OpenedBlobs(kind, tmp_path_factory.mktemp("blobs"))
-    anyio.run(laws.blobs_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(laws.blobs_are_a_dict, opener, operations)
 
 
 @RECORDS

@@ -49,22 +49,21 @@ class OpensBlobs:
 @given(operations=laws.record_operations, choices=st.lists(st.booleans(), min_size=1, max_size=24))
 def test_two_openers_of_records_are_one_dict(
     tmp_path_factory: pytest.TempPathFactory,
-    anyio_backend: str,
     operations: list[tuple[object, ...]],
     choices: list[bool],
 ) -> None:
     opener = OpensRecords(tmp_path_factory.mktemp("records"))
     spread = shared_record_laws.OpensSpread(opener, itertools.cycle(choices))
-    anyio.run(laws.records_are_a_dict, spread, operations, backend=anyio_backend)
+    anyio.run(laws.records_are_a_dict, spread, operations)
 
 
 @EXAMPLES
 @given(operations=shared_blob_laws.shared_operations)
 def test_two_openers_of_blobs_are_one_dict(
-    tmp_path_factory: pytest.TempPathFactory, anyio_backend: str, operations: list[tuple[object, ...]]
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[object, ...]]
 ) -> None:
     opener = OpensBlobs(tmp_path_factory.mktemp("blobs"))
-    anyio.run(shared_blob_laws.shared_blobs_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(shared_blob_laws.shared_blobs_are_a_dict, opener, operations)
 
 
 @pytest.mark.parametrize("law", shared_record_laws.SHARED_RECORD_LAWS)

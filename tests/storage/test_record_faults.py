@@ -17,6 +17,7 @@ from isthmus.storage import postgres, redis
 from isthmus.storage.interface import Records, StorageError, StorageFull, VersionConflict
 from isthmus.storage.postgres import PostgresRecords
 from isthmus.storage.redis import RedisRecords
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from record_servers import KINDS, SECRET, PostgresServer, RecordServer, RedisServer, Relay, free_port
 
 pytestmark = pytest.mark.real

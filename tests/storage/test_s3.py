@@ -14,7 +14,7 @@ from s3_server import OpenedS3, S3Server, server_fixture  # noqa: F401 (a fixtur
 
 pytestmark = pytest.mark.real
 
-EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @EXAMPLES
@@ -22,11 +22,10 @@ EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=list(H
 def test_blobs_are_a_dict(
     server: S3Server,
     tmp_path_factory: pytest.TempPathFactory,
-    anyio_backend: str,
     operations: list[tuple[object, ...]],
 ) -> None:
     opener = OpenedS3(server, tmp_path_factory.mktemp("blobs"))
-    anyio.run(laws.blobs_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(laws.blobs_are_a_dict, opener, operations)
 
 
 @EXAMPLES
@@ -34,11 +33,10 @@ def test_blobs_are_a_dict(
 def test_shared_blobs_are_a_dict(
     server: S3Server,
     tmp_path_factory: pytest.TempPathFactory,
-    anyio_backend: str,
     operations: list[tuple[object, ...]],
 ) -> None:
     opener = OpenedS3(server, tmp_path_factory.mktemp("blobs"))
-    anyio.run(shared_blob_laws.shared_blobs_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(shared_blob_laws.shared_blobs_are_a_dict, opener, operations)
 
 
 @pytest.mark.parametrize("law", laws.BLOB_LAWS)

@@ -28,6 +28,7 @@ from isthmus.storage.s3_objects import REQUESTS_MAX, Listed, S3Objects
 from isthmus.storage.s3_report import examine_objects
 from isthmus.storage.s3_sweep import GRACE_S
 from obstore.exceptions import GenericError
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from s3_server import (
     BUCKET,
     SECRET,
@@ -518,16 +519,16 @@ async def main() -> None:
         assert await draft.commit() == stat
     print(before, written - before, peak() - before)
 
-anyio.run(main, backend=sys.argv[3])
+anyio.run(main)
 """
 
 
 async def test_a_big_file_takes_little_memory(
-    opener: OpenedS3, tmp_path: Path, anyio_backend: str, capsys: pytest.CaptureFixture[str]
+    opener: OpenedS3, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Writing, reading and uploading 200 MiB takes the memory of some pieces."""
     url = f"s3://{BUCKET}/{opener.prefix}?endpoint=http://127.0.0.1:{opener.server.port}&region=us-east-1"
-    program = [sys.executable, "-c", BIG, url, str(tmp_path / "drafts"), anyio_backend]
+    program = [sys.executable, "-c", BIG, url, str(tmp_path / "drafts")]
     done = await anyio.to_thread.run_sync(
         lambda: subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
     )

@@ -20,20 +20,18 @@ EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=list(H
 
 @EXAMPLES
 @given(operations=laws.record_operations)
-def test_records_are_a_dict(
-    record_server: RecordServer, anyio_backend: str, operations: list[tuple[object, ...]]
-) -> None:
-    anyio.run(laws.records_are_a_dict, OpenedShared(record_server), operations, backend=anyio_backend)
+def test_records_are_a_dict(record_server: RecordServer, operations: list[tuple[object, ...]]) -> None:
+    anyio.run(laws.records_are_a_dict, OpenedShared(record_server), operations)
 
 
 @EXAMPLES
 @given(operations=laws.record_operations, choices=st.lists(st.booleans(), min_size=1, max_size=24))
 def test_two_openers_are_one_dict(
-    record_server: RecordServer, anyio_backend: str, operations: list[tuple[object, ...]], choices: list[bool]
+    record_server: RecordServer, operations: list[tuple[object, ...]], choices: list[bool]
 ) -> None:
     """Whichever of two openers is asked each time, both answer as one dictionary does."""
     opener = shared_record_laws.OpensSpread(OpenedShared(record_server), itertools.cycle(choices))
-    anyio.run(laws.records_are_a_dict, opener, operations, backend=anyio_backend)
+    anyio.run(laws.records_are_a_dict, opener, operations)
 
 
 @pytest.mark.parametrize("law", laws.RECORD_LAWS)

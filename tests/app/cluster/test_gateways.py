@@ -14,6 +14,7 @@ from isthmus.app.config.cluster_settings import Cluster
 from isthmus.app.config.settings import Settings
 from isthmus.app.gateway import Gateway, running
 from isthmus.app.stores.stores import open_records
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from record_servers import RecordServer
 from s3_server import S3Server
 from shared_gateways import ADMIN, ALICE, SharedStores
@@ -22,13 +23,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def stores(record_server: RecordServer, s3_server: S3Server) -> SharedStores:
-    return SharedStores(record_server, s3_server)
+def stores(redis_server: RecordServer, s3_server: S3Server) -> SharedStores:
+    return SharedStores(redis_server, s3_server)
 
 
 def settings(stores: SharedStores, root: Path, tag: str | None) -> Settings:

@@ -20,6 +20,10 @@ from record_servers import RecordServer
 pytestmark = pytest.mark.anyio
 
 WAIT_S = 60
+EACH_KIND = pytest.mark.parametrize(
+    ("record_server", "anyio_backend"), [("postgres", "asyncio"), ("redis", "trio")], indirect=["record_server"]
+)
+"""A server of each kind, and each event loop. Which with which makes no difference to leases."""
 
 
 async def renewed(records: Records, *tags: str) -> None:
@@ -30,6 +34,7 @@ async def renewed(records: Records, *tags: str) -> None:
             pass
 
 
+@EACH_KIND
 async def test_a_replica_that_is_killed_is_gone(record_server: RecordServer) -> None:
     store, events = Store(record_server), Events()
     with anyio.fail_after(WAIT_S):
@@ -45,6 +50,7 @@ async def test_a_replica_that_is_killed_is_gone(record_server: RecordServer) -> 
             assert (one.replica_count, one.is_first()) == (1, True)
 
 
+@EACH_KIND
 async def test_a_replica_that_was_paused_ends(record_server: RecordServer) -> None:
     store, events = Store(record_server), Events()
     with anyio.fail_after(WAIT_S):
@@ -61,6 +67,7 @@ async def test_a_replica_that_was_paused_ends(record_server: RecordServer) -> No
     )
 
 
+@EACH_KIND
 async def test_a_second_replica_of_one_tag_does_not_start(record_server: RecordServer) -> None:
     store = Store(record_server)
     with anyio.fail_after(WAIT_S):
@@ -70,6 +77,7 @@ async def test_a_second_replica_of_one_tag_does_not_start(record_server: RecordS
             assert said == "replica a runs already at http://a:1: give this one another cluster.replica"
 
 
+@EACH_KIND
 async def test_a_store_that_stops_for_longer_than_a_lease_costs_nobody_a_lease(record_server: RecordServer) -> None:
     store = Store(record_server)
     records = store.open()
@@ -85,6 +93,7 @@ async def test_a_store_that_stops_for_longer_than_a_lease_costs_nobody_a_lease(r
     await records.aclose()
 
 
+@EACH_KIND
 async def test_clocks_that_differ_by_a_minute_change_nothing(record_server: RecordServer) -> None:
     store, events = Store(record_server), Events()
     early = record_server.records(store.name, now_unix=lambda: time.time() - 60)

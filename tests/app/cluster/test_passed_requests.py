@@ -47,8 +47,8 @@ class Two(NamedTuple):
 
 
 @pytest.fixture
-def stores(record_server: RecordServer, s3_server: S3Server) -> SharedStores:
-    return SharedStores(record_server, s3_server)
+def stores(redis_server: RecordServer, s3_server: S3Server) -> SharedStores:
+    return SharedStores(redis_server, s3_server)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from command import until
-from record_servers import PostgresServer, RecordServer
+from record_servers import RecordServer
 from replica_processes import Client, Lost, Promises, Replicas, replicas, status
 from s3_server import S3Server
 from shared_gateways import SharedStores
@@ -26,11 +26,9 @@ PROMISES_MAX: Final = 200
 
 @pytest.fixture(scope="module")
 def world(
-    record_server: RecordServer, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    postgres_server: RecordServer, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Replicas]:
-    if not isinstance(record_server, PostgresServer):
-        pytest.skip("the other kind is tested with two gateways")
-    with replicas(tmp_path_factory.mktemp("replicas"), SharedStores(record_server, s3_server), s3_server, 3) as made:
+    with replicas(tmp_path_factory.mktemp("replicas"), SharedStores(postgres_server, s3_server), s3_server, 3) as made:
         yield made
 
 
@@ -126,17 +124,17 @@ def test_a_paused_replica_is_left_and_ends_when_it_wakes(world: Replicas) -> Non
     world.wait_ready("a")
 
 
-def test_a_store_that_is_away_stops_no_session(world: Replicas, record_server: RecordServer) -> None:
+def test_a_store_that_is_away_stops_no_session(world: Replicas, postgres_server: RecordServer) -> None:
     client = Client(world, seed=5)
     client.begin()
-    record_server.kill()
+    postgres_server.kill()
     try:
         for number in range(10):
             assert client.text("act", steps=[], text=str(number)) == str(number)
         refused = client.request("tools/call", {"name": "act", "arguments": {"text": "x"}, "task": {}})
         assert "no task could be made of the call" in refused["error"]["message"]
     finally:
-        record_server.start()
+        postgres_server.start()
     promises = Promises()
     until(lambda: kept(promises, client), "files and tasks are taken again")
     promises.check(client)

@@ -22,6 +22,7 @@ from isthmus.app.config.cluster_settings import Cluster
 from isthmus.app.config.settings import Core, ServerTasks, Settings, Storage
 from isthmus.app.gateway import Gateway, running
 from isthmus.storage import notices
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from record_servers import RecordServer
 from s3_server import S3Server
 from shared_gateways import ADMIN, ALICE, SharedStores, alice
@@ -33,13 +34,8 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def stores(record_server: RecordServer, s3_server: S3Server) -> SharedStores:
-    return SharedStores(record_server, s3_server)
+def stores(postgres_server: RecordServer, s3_server: S3Server) -> SharedStores:
+    return SharedStores(postgres_server, s3_server)
 
 
 @asynccontextmanager
@@ -157,18 +153,18 @@ async def test_a_revocation_is_in_force_at_all_replicas(stores: SharedStores, tm
 
 
 async def test_lists_are_right_again_after_the_records_were_away(
-    stores: SharedStores, record_server: RecordServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: SharedStores, postgres_server: RecordServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notices, "RECONNECT_S", 0.1)
     async with two(stores, tmp_path) as (first, second):
         await write(first, "before.txt")
         await until_listed(second, "before.txt")
-        await to_thread.run_sync(record_server.kill)
+        await to_thread.run_sync(postgres_server.kill)
         try:
             result = await ask(first, "tools/call", name="act", arguments={"text": "goes on"})
             assert result["content"][0]["text"] == "goes on"
         finally:
-            await to_thread.run_sync(record_server.start)
+            await to_thread.run_sync(postgres_server.start)
         await write(first, "after.txt")
         await until_listed(second, "before.txt", "after.txt")
         await write(second, "back.txt")

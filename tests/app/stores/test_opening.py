@@ -19,6 +19,7 @@ from isthmus.app.stores import report as module
 from isthmus.app.stores import stores as stores_module
 from isthmus.app.stores.report import examine
 from isthmus.app.stores.stores import opened
+from one_loop import anyio_backend  # noqa: F401 (a fixture)
 from record_servers import SECRET, RecordServer, RedisServer, free_port
 from s3_server import S3Server
 from shared_gateways import SharedStores

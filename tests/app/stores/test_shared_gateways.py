@@ -15,7 +15,6 @@ from file_world import AUTO, Agent, artifacts, puppet
 from isthmus.app.config.settings import ServerTasks
 from isthmus.storage.interface import Record, Records
 from isthmus.storage.postgres import PostgresRecords
-from isthmus.storage.redis import RedisRecords
 from record_servers import SECRET, RecordServer
 from s3_server import S3Server, relay
 from shared_gateways import ADMIN, SharedStores, alice, content, replica
@@ -26,16 +25,15 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def stores(record_server: RecordServer, s3_server: S3Server) -> SharedStores:
-    return SharedStores(record_server, s3_server)
+def stores(postgres_server: RecordServer, s3_server: S3Server) -> SharedStores:
+    return SharedStores(postgres_server, s3_server)
 
 
 def with_records(stores: SharedStores, use: Callable[[Records], Awaitable[T]]) -> T:
     """Uses the records as another process does."""
 
     async def opened() -> T:
-        is_redis = stores.records.startswith("redis")
-        records: Records = RedisRecords(stores.records) if is_redis else PostgresRecords(stores.records)
+        records = PostgresRecords(stores.records)
         try:
             return await use(records)
         finally:
@@ -68,11 +66,11 @@ def test_a_file_uploaded_at_one_is_used_at_another(stores: SharedStores, tmp_pat
         assert a.fetch(path).body == b"saved"
 
 
-def test_a_start_removes_nothing_of_another(record_server: RecordServer, s3_server: S3Server, tmp_path: Path) -> None:
+def test_a_start_removes_nothing_of_another(postgres_server: RecordServer, s3_server: S3Server, tmp_path: Path) -> None:
     """A file between its blob and its record is not removed by a gateway that starts, and neither is a record of a form
     that nobody here knows. The link works once, wherever it is used."""
     with relay(s3_server) as way:
-        slow = SharedStores(record_server, s3_server, blobs_port=way.port)
+        slow = SharedStores(postgres_server, s3_server, blobs_port=way.port)
         with replica(slow.settings(tmp_path / "a")) as a:
             caller = alice(a)
             link = caller.link()
@@ -131,7 +129,7 @@ def test_uploads_to_two_at_once_keep_the_limit_together(stores: SharedStores, tm
 
 
 def test_records_that_go_away_while_it_runs(
-    stores: SharedStores, record_server: RecordServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stores: SharedStores, postgres_server: RecordServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls go on. New files and tasks are refused with a reason that names no machine, and all works again once the
     store is back."""
@@ -141,7 +139,7 @@ def test_records_that_go_away_while_it_runs(
         caller, other = alice(a), alice(a, "tasked")
         handle = caller.upload("before.txt", b"before")
         link = caller.link()
-        record_server.kill()
+        postgres_server.kill()
         try:
             assert caller.text("act", text="goes on") == "goes on"
             assert content(caller, handle) == "before"
@@ -151,7 +149,7 @@ def test_records_that_go_away_while_it_runs(
             failed = other.exchange("tools/call", {"name": "act", "arguments": {"text": "x"}, "task": {}})["error"]
             assert "no task could be made of the call: the storage cannot be used; try again later" in failed["message"]
         finally:
-            record_server.start()
+            postgres_server.start()
         assert caller.put("new.txt", b"new", link=link).status == 200
         created = other.request("tools/call", {"name": "act", "arguments": {"text": "x"}, "task": {}})
         assert created["task"]["status"] == "working"
@@ -163,12 +161,12 @@ def test_records_that_go_away_while_it_runs(
 
 
 def test_a_bucket_that_goes_away_while_it_runs(
-    record_server: RecordServer, s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    postgres_server: RecordServer, s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls go on. What needs a file says that the storage cannot be used, and works again once the bucket is back."""
     logging.getLogger("isthmus").propagate = True
     with relay(s3_server) as way:
-        stores = SharedStores(record_server, s3_server, blobs_port=way.port)
+        stores = SharedStores(postgres_server, s3_server, blobs_port=way.port)
         with replica(stores.settings(tmp_path / "a")) as a:
             caller = alice(a)
             handle = caller.upload("before.txt", b"before")
