@@ -149,7 +149,7 @@ def test_sessions_of_replaced_workers_end_with_the_time_to_drain(write_config: W
 
 def test_a_worker_that_is_replaced_waits_for_sessions_of_clients_alone(write_config: Write) -> None:
     """No server is started there any more, and one that an operator has started does not hold it up."""
-    with running(write_config(drain_seconds=600)) as workers:
+    with running(write_config(drain_seconds=60)) as workers:
         base_url = workers.url.removesuffix("/mcp/a")
         assert run("start", "a", "--url", base_url)[:2] == (0, "a runs in 2 workers")
         found = workers.sessions()
