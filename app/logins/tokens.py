@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shlex
 import time
 from collections.abc import Callable
@@ -48,6 +49,9 @@ from .unattended import flow_of
 _SCHEME: Final = b"Bearer "
 LISTED_AFTER_S: Final = 1.0
 """Seconds for which a listing of the store counts that has not changed since, as far as the store says."""
+READ_AGAIN_S: Final = 10.0
+"""Seconds after which a login that has changed is read again if the store was away. Until then, requests take the token
+in memory, and do not wait."""
 TRIED_AFTER_S: Final = 5.0
 """Seconds after which a login of the proxy itself that failed is tried again, if a request wants it."""
 ACCEPTED_AFTER_S: Final = 5.0
@@ -200,7 +204,7 @@ class PersonTokens(_Tokens):
         self._ask = ask
         self._principal = principal
         self.group = LoginKey("", client_of(upstream.auth), resource_of(http_url(upstream.url)), principal).group
-        self._is_outdated = False  # another process has written, and that was not read yet
+        self._outdated_from: float | None = None  # from then on what another process has written is to be read
         self._stored: Record | None = None  # as it was read last under its lock
         # A record that could not be written, and the one that it replaces: the tokens of that one are used up.
         self._unwritten: tuple[Record | None, Record] | None = None
@@ -212,13 +216,13 @@ class PersonTokens(_Tokens):
     def note_change(self) -> None:
         """Says that another process has written or removed a login of this caller, or may have. The next request reads
         the store."""
-        self._is_outdated = True
+        self._outdated_from = -math.inf
 
     def current(self) -> bytes | None:
-        return None if self._is_outdated else super().current()
+        return None if self._is_outdated() else super().current()
 
     async def header(self) -> bytes | None:
-        if self._is_outdated:
+        if self._is_outdated():
             with anyio.CancelScope(shield=True):
                 async with self._loading:
                     await self._load()
@@ -230,16 +234,20 @@ class PersonTokens(_Tokens):
             return
         self._listed_at, self._listed = now, changed_at
         self._store_problem = ""
-        was_outdated, self._is_outdated = self._is_outdated, False
+        was_outdated, self._outdated_from = self._outdated_from is not None, None
         try:
             await self._write_left()
             found = await records_of(self._store, self._upstream, self._principal)
         except StoreError as error:
             self._store_problem = str(error)
-            self._is_outdated = was_outdated
+            if was_outdated and self._outdated_from is None:
+                self._outdated_from = time.monotonic() + READ_AGAIN_S
             return
         usable = next((self._newest(kept.record) for kept in found if kept.record.access_token), None)
         self._credential.receive_record(None if usable is None else self._configured(usable))
+
+    def _is_outdated(self) -> bool:
+        return self._outdated_from is not None and time.monotonic() >= self._outdated_from
 
     def _newest(self, stored: Record) -> Record:
         """Returns the record that counts in place of one that is stored."""

@@ -300,6 +300,19 @@ async def test_a_token_that_could_not_be_written_is_written_once_the_store_is_ba
     assert len(provider.forms) == 1
 
 
+async def test_while_the_store_is_away_the_token_in_memory_is_used(provider: Provider, world: World) -> None:
+    fresh = stale(provider, expires_at=time.time() + 3600)
+    await write(world.here, encode_record(fresh), login_of(provider))
+    mine = tokens_of(provider, world.here)
+    assert await mine.header() == b"Bearer access-0"
+    await world.records[0].aclose()
+    world.here.note_change()
+    mine.note_change()
+    assert mine.current() is None, "the store is asked"
+    assert await mine.header() == b"Bearer access-0"
+    assert mine.current() == b"Bearer access-0", "and not with each request"
+
+
 async def test_a_login_that_was_removed_elsewhere_is_gone_here(provider: Provider, world: World) -> None:
     await write(world.here, encode_record(stale(provider)), login_of(provider))
     logins = Logins(
