@@ -86,7 +86,7 @@ def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, 
     idle = rows(IDLE, ("idle_kb", 1), ("idle_cpu_us_per_s", 1), ("cpu_us", 1), ("rss_kb", 1024))
     yield ("workload", "through", "KiB per session", "CPU µs per idle second", "CPU µs per call", "RSS MiB"), idle
     both = rows(REPLICAS, ("cpu_us", 1), ("calls_per_s", 1))
-    yield ("workload", "through", "CPU µs per call, least", "calls/s, most"), both
+    yield ("workload", "through", "CPU µs per call", "calls/s"), both
     files = rows(FILES, ("mib_per_s", 1), ("cpu_us", 1), ("growth_kb", 1024))
     yield ("workload", "through", "MiB/s", "CPU µs per MiB", "+ MiB"), files
     start = rows(("start",), ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))
