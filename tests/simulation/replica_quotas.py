@@ -30,7 +30,7 @@ Amounts = tuple[int, ...]
 
 
 class Granted(NamedTuple):
-    """What a replica may use, and until when."""
+    """The amounts that a replica may use, and the end of that."""
 
     amounts: Amounts
     until_unix: float
