@@ -11,7 +11,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from isthmus.core.base.storage import Save
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.storage import Forget, Save
 from simulated_network import Wrong
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ PREFIX: Final = "quota/"
 FILES: Final = "quota/files"
 TASKS: Final = "quota/tasks"
 PRINCIPALS: Final = ("", "ann", "bob")
-NOT_MADE: Final = "no task could be made"
-"""The beginning of what the record of a task says that nobody was told of. It counts no more."""
+NOT_MADE: Final = b'"message":"no task could be made'
+"""The part of the record of a task that nobody was told of."""
 ROUNDING_S: Final = 1.0
 
 Amounts = tuple[int, ...]
 
 
 class Granted(NamedTuple):
-    """What a replica may use, and until when."""
+    """The amounts that a replica may use, and the end of that."""
 
     amounts: Amounts
     until_unix: float
@@ -68,12 +69,8 @@ class Quotas:
         if order.key.startswith(PREFIX):
             self._grant(order.key, _shares(order.value), writer, now_unix)
         elif order.key.startswith(("upload/", "artifact/", "task/")) and order.key not in self._removed:
-            record = json.loads(order.value)
-            if record.get("message", "").startswith(NOT_MADE):
-                self.receive_forget(order.key)
-                return
             owner = self._entries[order.key].owner if order.key in self._entries else writer
-            entry = Entry(owner, _uses(order.key, record), order.expires_at_unix or 0.0)
+            entry = Entry(owner, _uses(order.key, json.loads(order.value)), order.expires_at_unix or 0.0)
             self._entries[order.key] = entry
             for quota in entry.uses:
                 self._check_use(quota, owner, now_unix)
@@ -81,10 +78,14 @@ class Quotas:
                 if share.until_unix < entry.until_unix - ROUNDING_S:
                     raise Wrong(f"{share}, of {owner} in {quota}, ends before {order.key} of {entry}")
 
-    def receive_forget(self, key: str) -> None:
-        """Notes that a replica removes a record. What it was for is not counted from now on, whenever it goes."""
-        self._removed.add(key)
-        self._entries.pop(key, None)
+    def receive_order(self, order: Effect) -> None:
+        """Notes that a replica removes a record, or that it has made no task. What the record was for is not counted
+        from now on, whenever the order takes effect."""
+        if isinstance(order, Forget) or (
+            isinstance(order, Save) and order.key.startswith("task/") and NOT_MADE in order.value
+        ):
+            self._removed.add(order.key)
+            self._entries.pop(order.key, None)
 
     # --- Checks -----------------------------------------------------------------------------------------------------
 

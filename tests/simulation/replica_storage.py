@@ -134,8 +134,7 @@ class ReplicaDisk(StormyDisk):
     def carry_out(self, order: Effect) -> bool:
         if not isinstance(order, ORDERS):
             return False
-        if isinstance(order, Forget):
-            self.storage.quotas.receive_forget(order.key)
+        self.storage.quotas.receive_order(order)
         whole = self.network.whole
         takes_s, back_s = self.rng.expovariate(100.0), self.rng.expovariate(100.0)
         if isinstance(order, AT_THE_STORAGE) and self.is_now("slow"):

@@ -7,9 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
+from isthmus.core.base.shares import Shares
+from isthmus.core.base.storage import Save
 from isthmus.core.files.store.store import FileStore
+from isthmus.core.state import shared_limits
 from isthmus.core.state.context import Context
+from isthmus.core.state.storage_orders import StorageOrders
 from isthmus.core.tasks.foreign_tasks import ForeignTasks
 from replica_network import REPLICA_FAULTS
 from replicas import ReplicasWorld
@@ -62,6 +67,23 @@ def _evict_any(self: FileStore, entry: Any) -> bool:
     return True
 
 
+def _free_earlier_runs(
+    shares: Shares, owner: str, *given: Any, taken: Any = shared_limits.taken, **more: Any
+) -> Shares:
+    tag = owner.partition(".")[0]
+    kept = {name: share for name, share in shares.items() if name == owner or name.partition(".")[0] != tag}
+    return taken(kept, owner, *given, **more)  # type: ignore[no-any-return]
+
+
+def _save_without_look(self: Any, make: Any, then: Any, *, late: Any = None, order: Any = StorageOrders.order) -> None:
+    def made(ticket: Any) -> Any:
+        effect = make(ticket)
+        is_share = isinstance(effect, Save) and effect.key.startswith("quota/")
+        return msgspec.structs.replace(effect, if_version=None) if is_share else effect
+
+    order(self, made, then, late=late)
+
+
 def _find_none(self: Any, id: str, then: Any) -> bool:
     return False
 
@@ -71,12 +93,14 @@ def _find_none(self: Any, id: str, then: Any) -> bool:
     [
         (Context, "forward", _pass_on_again, "replicas-1", "that was returned is passed on again"),
         (Context, "forward", _never_pass_on, "replicas-2", "nothing went wrong|was refused with 404"),
-        (FileStore, "_is_unused_elsewhere", _evict_any, "replicas-23", "which a has stored"),
+        (FileStore, "_is_unused_elsewhere", _evict_any, "replicas-23", "has stored"),
+        (shared_limits, "taken", _free_earlier_runs, "replicas-5", "makes None of Granted"),
+        (StorageOrders, "order", _save_without_look, "replicas-5", "makes None of Granted"),
         (ForeignTasks, "wait_for_task", _find_none, "replicas-15", "is not known any more"),
     ],
 )
 def test_a_planted_fault_is_seen(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, instead: Any, seed: str, what: str
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, instead: Any, seed: str, what: str
 ) -> None:
     monkeypatch.setattr(owner, name, instead)
     assert re.search(what, run_world(seed, is_checked=False).wrong)

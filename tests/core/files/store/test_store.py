@@ -3,6 +3,7 @@ others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,12 +12,15 @@ from each_row import each_row
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, FileScope, Kind, Plan, ServerPlan
-from isthmus.core.base.storage import Discard, Forget, Save
+from isthmus.core.base.replica import ReplicaName
+from isthmus.core.base.storage import Discard, Forget, Load, Save
 from isthmus.core.files.store.entry import StoredEntry
 from isthmus.core.files.store.owners import Account, FileUser
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 from isthmus.core.state.records import StoredArtifact, StoredUpload
+from isthmus.core.state.storage_orders import StorageOrders
+from versioned_records import VersionedRecords
 
 UNIX_AT_ZERO = 1000.0
 LIMITS = Limits(
@@ -339,6 +343,35 @@ def test_room_is_what_both_bounds_leave() -> None:
     assert (file_store.room(of("one")), file_store.room(of("two")), file_store.room(of("three"))) == (0, 0, 0)
     expire(context, file_store, 1.0)
     assert (file_store.room(of("one")), file_store.room(of("two"))) == (100, 400)
+
+
+def test_a_replica_makes_room_for_an_artifact_before_that_is_saved() -> None:
+    """The number of all files may be the limit, too, of which other replicas count some."""
+    plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), replica=ReplicaName("a", "0" * 32))
+    limits = msgspec.structs.replace(LIMITS, stored_files_max=1)
+    context = Context(plan, entropy=bytes, unix_at_zero=UNIX_AT_ZERO, limits=limits)
+    context.now = 0.0
+    orders, records = StorageOrders(context), VersionedRecords()
+    file_store = FileStore(context, lambda sid: False, orders)
+    first = artifact("one", "a", 10, UNIX_AT_ZERO + 100)
+
+    def claim(then: Callable[[str], None]) -> None:
+        file_store.claim(of("one"), 10, 0, 1, then)
+        while context.out:
+            order = context.out.pop(0)
+            assert isinstance(order, Load | Save)
+            orders.receive_answer(order.ticket, records.answer(order))
+
+    def hold(_: str) -> None:
+        file_store.hold(of("one"), 10, artifacts=1)
+        assert take_effects(context) == removed(first)
+        held.append(first)
+
+    held: list[StoredArtifact] = []
+    claim(lambda _: held.append(file_store.add_artifact(first).record))
+    context.now = 1.0
+    claim(hold)
+    assert held == [first, first]
 
 
 def test_a_reservation_counts_like_a_stored_file() -> None:
