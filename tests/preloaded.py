@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
-_COMMAND: Final = "isthmus.app.cli.cli"
+COMMAND: Final = "isthmus.app.cli.cli"
+"""What `isthmus` imports."""
 TIMEOUT_S: Final = 60.0
 _REQUEST_MAX_BYTES: Final = 128 * 1024
 _AT_START: Final = ("PYTHON", "COVERAGE_", "LD_", "MALLOC_", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -53,9 +54,7 @@ def popen(
     is_measured = any(name.startswith("COVERAGE_PROCESS_") for name in os.environ)
     if not is_measured and _settings(env) == _settings(os.environ):
         if command[0] == str(ISTHMUS):
-            return Fork(
-                command, (stdin, stdout, stderr), env, cwd, _preloaded(os.getpid(), sys.executable, (_COMMAND,))
-            )
+            return Fork(command, (stdin, stdout, stderr), env, cwd, _preloaded(os.getpid(), sys.executable, (COMMAND,)))
         if imports and command[1].endswith(".py"):
             preloaded = _preloaded(os.getpid(), command[0], tuple(imports))
             return Fork(command[1:], (stdin, stdout, stderr), env, cwd, preloaded)
@@ -234,7 +233,7 @@ if __name__ == "__main__":
     gc.freeze()
     if _serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
         gc.enable()
-        if _COMMAND in sys.modules:
-            sys.modules[_COMMAND].main()
+        if sys.argv[0] == str(ISTHMUS):
+            sys.modules[COMMAND].main()
         else:
             runpy.run_path(sys.argv[0], run_name="__main__")
