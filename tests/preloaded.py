@@ -27,7 +27,7 @@ from typing import IO, Any, Final
 
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 COMMAND: Final = "isthmus.app.cli.cli"
-"""What `isthmus` imports."""
+"""The module that `isthmus` imports."""
 TIMEOUT_S: Final = 60.0
 _REQUEST_MAX_BYTES: Final = 128 * 1024
 _AT_START: Final = ("PYTHON", "COVERAGE_", "LD_", "MALLOC_", "LANG", "LC_ALL", "LC_CTYPE", "TZ")

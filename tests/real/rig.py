@@ -45,7 +45,7 @@ IMPORTS: Final[Mapping[str, Sequence[str]]] = {
     str(PYTHON_1): ("mcp.client.streamable_http", "mcp.client.websocket", "mcp.server.fastmcp", "uvicorn"),
     str(PYTHON_2): ("mcp", "mcp.server.lowlevel", "uvicorn"),
 }
-"""What most scripts for an interpreter import, and what takes it about a second."""
+"""Modules that most scripts for an interpreter import, which takes it about a second."""
 
 PATIENCE_S: Final = 60.0
 """A limit that only a broken run meets."""
