@@ -1,4 +1,5 @@
-"""Starts the command `isthmus` as a fork of a process that has loaded it. Loading takes most of the CPU of a start.
+"""Starts a Python program, such as `isthmus`, as a fork of a process that has loaded what it imports. Loading takes
+most of the CPU of a start.
 
 A fork has the arguments, the environment, the folder, the standard descriptors and the session of a process that was
 started for it. Only /proc shows the command line and the environment of the process that was forked.
@@ -10,8 +11,10 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -23,6 +26,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
+COMMAND: Final = "isthmus.app.cli.cli"
+"""The module that `isthmus` imports."""
 TIMEOUT_S: Final = 60.0
 _REQUEST_MAX_BYTES: Final = 128 * 1024
 _AT_START: Final = ("PYTHON", "COVERAGE_", "LD_", "MALLOC_", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -37,14 +42,22 @@ def popen(
     stderr: int | IO[bytes],
     env: Mapping[str, str],
     cwd: Path | None = None,
+    imports: Sequence[str] = (),
 ) -> subprocess.Popen[bytes] | Fork:
     """Starts a command in a session of its own: signals to the tests do not reach it, nor the other way round.
 
-    The command is a fork if it is `isthmus`, unless the environment sets what a fork does not read.
+    The command is a fork if it is `isthmus` or a script, unless the environment sets what a fork does not read.
+
+    Args:
+        imports: modules that a script imports. Without any it is no fork.
     """
     is_measured = any(name.startswith("COVERAGE_PROCESS_") for name in os.environ)
-    if command[0] == str(ISTHMUS) and not is_measured and _settings(env) == _settings(os.environ):
-        return Fork(command, (stdin, stdout, stderr), env, cwd)
+    if not is_measured and _settings(env) == _settings(os.environ):
+        if command[0] == str(ISTHMUS):
+            return Fork(command, (stdin, stdout, stderr), env, cwd, _preloaded(os.getpid(), sys.executable, (COMMAND,)))
+        if imports and command[1].endswith(".py"):
+            preloaded = _preloaded(os.getpid(), command[0], tuple(imports))
+            return Fork(command[1:], (stdin, stdout, stderr), env, cwd, preloaded)
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
     )
@@ -55,10 +68,12 @@ def _settings(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class Fork:
-    """A running `isthmus`, with what the tests use of `subprocess.Popen`.
+    """A running program, with what the tests use of `subprocess.Popen`.
 
     Args:
+        command: a Python script and its arguments.
         standard: stdin, stdout and stderr: `PIPE`, `DEVNULL` or a file.
+        preloaded: the connection to the process that is forked.
     """
 
     def __init__(
@@ -67,6 +82,7 @@ class Fork:
         standard: Sequence[int | IO[bytes]],
         env: Mapping[str, str],
         cwd: Path | None,
+        preloaded: socket.socket,
     ) -> None:
         self.returncode: int | None = None
         self._command = command
@@ -84,7 +100,7 @@ class Fork:
             self.stdin, self.stdout, self.stderr = pipes
             self._status, status = socket.socketpair()
             theirs.enter_context(status)
-            socket.send_fds(_preloaded(os.getpid()), [request], [*given, status.fileno()])
+            socket.send_fds(preloaded, [request], [*given, status.fileno()])
         self._status.settimeout(TIMEOUT_S)
         self.pid = self._receive()
         self._descriptor: int | None = None
@@ -140,12 +156,12 @@ def _ends(number: int, target: int | IO[bytes]) -> tuple[IO[bytes] | None, int]:
 
 
 @functools.cache
-def _preloaded(tests_pid: int) -> socket.socket:
+def _preloaded(tests_pid: int, interpreter: str, imports: tuple[str, ...]) -> socket.socket:
     """Starts the process that is forked, once for each process of tests. It ends once the socket is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [interpreter, __file__, str(theirs.fileno()), *imports],
             stdin=subprocess.PIPE,  # standard input and output are buffered as their kind wants it
             stdout=subprocess.PIPE,
             pass_fds=[theirs.fileno()],
@@ -207,14 +223,17 @@ def _become(request: Mapping[str, Any], standard: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = request["argv"]
-    sys.path[0] = str(ISTHMUS.parent)
+    sys.path[0] = os.path.dirname(sys.argv[0])
 
 
 if __name__ == "__main__":
     gc.disable()  # as `isthmus.app.main` does
-    from isthmus.app.cli import cli
-
+    for _name in sys.argv[2:]:
+        importlib.import_module(_name)
     gc.freeze()
     if _serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
         gc.enable()
-        cli.main()
+        if sys.argv[0] == str(ISTHMUS):
+            sys.modules[COMMAND].main()
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")

@@ -8,6 +8,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import preloaded
 import pytest
 from ground import ROOT, TIMEOUT_S
 from isthmus.app.driver_checks import CHECKS, Check, CheckSkipped, Start, Target
 
 EXAMPLES: Final = ("threaded.py", "asgi.py", "asgi_process.py", "asgi_url.py")
+LIMITED: Final = str(ROOT / "tests/examples/limited.py")
 GRACE_S: Final = "0.5"
 CHOSEN: Final = [check for check in CHECKS if "DRIVERS" in os.environ or check.name in ("byte_by_byte", "deaf_child")]
 """The checks of drivers that resemble another one; `make drivers` plays all."""
@@ -64,10 +67,18 @@ def started(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> Ite
     """A program that says its address. Yields that, and a function that ends the program in order."""
     log = folder / f"log{time.monotonic_ns()}"
     with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=output, stderr=output)
+        server = preloaded.popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **env},
+            cwd=folder,
+            imports=[preloaded.COMMAND] if command[1] == LIMITED else (),
+        )
 
     def stop() -> None:
-        server.terminate()
+        server.send_signal(signal.SIGTERM)
         server.wait()
 
     try:
@@ -137,5 +148,4 @@ def product_on_stdio(folder: Path) -> Start:
 
 
 def limited(limits: Mapping[str, Any]) -> list[str]:
-    program = str(ROOT / "tests/examples/limited.py")
-    return [sys.executable, program, json.dumps(dict(limits)), "wrap", "--quiet-start"]
+    return [sys.executable, LIMITED, json.dumps(dict(limits)), "wrap", "--quiet-start"]

@@ -41,6 +41,12 @@ PANDOC: Final = REAL / "filers/bin/mcp-pandoc"
 WORD: Final = REAL / "filers/bin/word_mcp_server"
 EXCEL: Final = REAL / "filers/bin/excel-mcp-server"
 
+IMPORTS: Final[Mapping[str, Sequence[str]]] = {
+    str(PYTHON_1): ("mcp.client.streamable_http", "mcp.client.websocket", "mcp.server.fastmcp", "uvicorn"),
+    str(PYTHON_2): ("mcp", "mcp.server.lowlevel", "uvicorn"),
+}
+"""Modules that most scripts for an interpreter import, which takes it about a second."""
+
 PATIENCE_S: Final = 60.0
 """A limit that only a broken run meets."""
 
@@ -163,6 +169,7 @@ class Process:
                 stderr=log,
                 env={**os.environ, **(env or {}), TAG_NAME: self.tag},
                 cwd=cwd,
+                imports=IMPORTS.get(self.command[0], ()),
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
