@@ -43,7 +43,7 @@ _SEEN: Final = {
     "upstream_timed_out": "does not respond in time",
     "overloaded": "takes no more requests from this one now",
 }
-"""What was seen of another replica, for clients, by the code of a failure. The log has more, with the address."""
+"""Words for clients about another replica, by the code of a failure. The log has more, with the address."""
 _UNREACHED: Final = "cannot be reached now"
 
 
