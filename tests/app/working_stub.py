@@ -248,6 +248,6 @@ async def _worker(settings: Settings, tag: str, folder: Path) -> AsyncIterator[G
     sockets = {PORT: (listener.detach(),)}
     supervisor, channel = socket.socketpair()
     with supervisor, channel:
-        supervisor.sendall(hand_over(Handover(settings, tag, str(folder), base_url, sockets, probes=False)))
+        supervisor.sendall(hand_over(Handover(settings, tag, str(folder), base_url, sockets, count=2, probes=False)))
         async with running(settings, listen=True, is_lasting=True, worker=Worker(channel)) as gateway:
             yield gateway
