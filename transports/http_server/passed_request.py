@@ -212,7 +212,8 @@ class Passing:
             missed: the replica as it was known, whose process was not met.
             failure: what was met instead.
         """
-        replica = await self._replicas.membership.find(tag, missed)
+        is_replaced = isinstance(failure, NotLetIn)
+        replica = await self._replicas.membership.find(tag, missed, is_replaced=is_replaced)
         if self._parts.writer.exchange is not exchange:
             self._count(Forwarded.LEFT)
         elif replica is not None and replica != missed:
