@@ -1,4 +1,4 @@
-"""What the stop signal leads to in a process that serves HTTP."""
+"""The reaction to the stop signal of a process that serves HTTP."""
 
 from __future__ import annotations
 

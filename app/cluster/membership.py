@@ -146,7 +146,7 @@ class Membership:
         """Returns the other replica with this tag, as last seen; None if it has to be looked up."""
         return self._leases.find(tag)
 
-    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
+    async def find(self, tag: str, other_than: Peer | None = None, *, is_replaced: bool = False) -> Peer | None:
         """Returns the other replica with this tag; None if it is gone for good.
 
         One that is not known is looked up, at most once in `SCAN_EVERY_S` seconds for all that ask. If the store cannot
@@ -155,11 +155,12 @@ class Membership:
         Args:
             other_than: the replica as it was known, whose process was not met at its address. It is looked up, too, as
                 it may have started again, perhaps at another address, and is returned if it has not.
+            is_replaced: another process was met there, so that what was read before does not count.
         """
         peer = self._leases.find(tag)
         if peer is not None and peer != other_than:
             return peer
-        since = max(anyio.current_time() - self._gone_s, self._held_at)
+        since = max(anyio.current_time() - (0.0 if is_replaced else self._gone_s), self._held_at)
         with anyio.move_on_after(FIND_TIMEOUT_S):
             while self._leases.read_from < since and not self._leases.is_over:
                 self._leases.receive_wish(anyio.current_time())

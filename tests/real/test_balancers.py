@@ -235,3 +235,24 @@ def test_a_gateway_answers_probes_of_any_host_with_no_more_than_a_status(tmp_pat
             connection = http.client.HTTPConnection("127.0.0.1", front, timeout=30)
             connection.request("GET", "/healthz")
             assert connection.getresponse().status == 200, "haproxy takes the replica for ready"
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_a_gateway_sees_the_client_behind_the_balancer(tmp_path: Path, name: str) -> None:
+    """The address that the client has written itself does not count."""
+    config = tmp_path / "isthmus.json"
+    core = {"port": 0, "trusted_proxies": ["127.0.0.1"]}
+    auth = {"tokens": [{"name": "alice", "sha256": "80ef1e526e137bb5349d5d06311d5e86f1f9986838c4a44a11db1a09545abf36"}]}
+    upstream = {"command": [sys.executable, "-m", "isthmus.app.commands.demo_server"]}
+    config.write_text(json.dumps({"core": core, "auth": auth, "servers": [{"id": "demo", "upstream": upstream}]}))
+    with serve(config, folder=tmp_path) as proxy:
+        (front,) = free_ports(1)
+        there = proxy.base_url.partition("//")[2]
+        with launched(words_of(name, tmp_path, front, dict.fromkeys(ADDRESSES, there)), folder=tmp_path, code=None):
+            until(lambda: listens(front), "the balancer listens")
+            connection = http.client.HTTPConnection("127.0.0.1", front, timeout=30, source_address=("127.0.0.2", 0))
+            connection.request("POST", "/mcp", b"{}", {"X-Forwarded-For": "198.51.100.7"})
+            assert connection.getresponse().status == 401
+        until(
+            lambda: "denied: POST /mcp from 127.0.0.2: no credentials" in proxy.stderr, "the audit log names the client"
+        )

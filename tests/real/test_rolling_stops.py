@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 
 TOOLBOX: Final = ROOT / "tests/app/peers/toolbox.py"
 DELAY_S: Final = 5
-"""As it is by default where other machines can connect."""
+"""The default where other machines can connect."""
 NAMES: Final = "io.modelcontextprotocol/"
 MODERN: Final = {
     f"{NAMES}protocolVersion": "2026-07-28",

@@ -58,7 +58,7 @@ class FakeMembership:
     def known(self, tag: str) -> Peer | None:
         return self.peers.get(tag) if tag in self.looked_up else None
 
-    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
+    async def find(self, tag: str, other_than: Peer | None = None, *, is_replaced: bool = False) -> Peer | None:
         if other_than is not None:
             self.refused.append(tag)
             if tag in self.successors:

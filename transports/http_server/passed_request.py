@@ -43,7 +43,7 @@ _SEEN: Final = {
     "upstream_timed_out": "does not respond in time",
     "overloaded": "takes no more requests from this one now",
 }
-"""What was seen of another replica, for clients, by the code of a failure. The log has more, with the address."""
+"""Words for clients about another replica, by the code of a failure. The log has more, with the address."""
 _UNREACHED: Final = "cannot be reached now"
 
 
@@ -212,7 +212,8 @@ class Passing:
             missed: the replica as it was known, whose process was not met.
             failure: what was met instead.
         """
-        replica = await self._replicas.membership.find(tag, missed)
+        is_replaced = isinstance(failure, NotLetIn)
+        replica = await self._replicas.membership.find(tag, missed, is_replaced=is_replaced)
         if self._parts.writer.exchange is not exchange:
             self._count(Forwarded.LEFT)
         elif replica is not None and replica != missed:

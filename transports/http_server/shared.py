@@ -197,8 +197,12 @@ class ServerContext:
             return self._admit_hop(self.hops, head, judged, peer, address, size)
         now = 0.0 if self.gate is None else time.time()
         scheme = "https" if peer.is_secure else self.scheme
-        host = self._caller_host(head.headers, peer)
-        owner = address if host == peer.host else address_owner(host)
+        host, owner = peer.host, address
+        for name, _ in head.headers:
+            if name == FORWARDED_FOR:
+                host = self._caller_host(head.headers, peer)
+                owner = address_owner(host)
+                break
         route = judge(judged, self.surface, scheme=scheme, address=owner, gate=self.gate, peer=peer, now=now)
         is_posted = (isinstance(route, McpRoute) and route.is_posted) or (
             isinstance(route, ForwardRoute) and head.method == "POST"
@@ -212,9 +216,8 @@ class ServerContext:
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept, owner=owner, gate_epoch=epoch)
 
     def _caller_host(self, headers: Headers, peer: Peer) -> str:
-        """Returns the address that a request came from: that of the client, or the one that a trusted proxy names."""
-        if not any(name == FORWARDED_FOR for name, _ in headers):
-            return peer.host
+        """Returns the address that a request with `X-Forwarded-For` came from: that of the client, or, if this is a
+        trusted proxy, the one that it names."""
         proxies = self.surface.trusted_proxies
         if not (self._has_told_proxy or proxies.has(peer)):
             self._has_told_proxy = True

@@ -34,12 +34,13 @@ class Membership(Protocol):
     def known(self, tag: str) -> Peer | None:
         """Returns the replica with this tag; None if it has to be looked up."""
 
-    async def find(self, tag: str, other_than: Peer | None = None) -> Peer | None:
+    async def find(self, tag: str, other_than: Peer | None = None, *, is_replaced: bool = False) -> Peer | None:
         """Looks a replica up. Returns None if it is gone for good.
 
         Args:
             other_than: the replica as it was known, whose process was not met at its address. It is returned if it is
                 still the one with this tag.
+            is_replaced: another process was met there.
         """
 
 

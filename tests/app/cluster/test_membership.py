@@ -176,7 +176,7 @@ async def test_a_replica_that_joins_others_waits_until_nobody_takes_it_for_one_t
 
 async def test_a_replica_that_was_not_met_is_looked_up_again() -> None:
     records = MemoryRecords()
-    one = membership(records, "b", Events(), lease_s=1000.0, renew_s=300.0, gone_s=0.0)
+    one = membership(records, "b", Events(), lease_s=1000.0, renew_s=300.0, gone_s=600.0)
     await one.take()
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
@@ -187,7 +187,8 @@ async def test_a_replica_that_was_not_met_is_looked_up_again() -> None:
                 assert await one.find("a", known) == known
             async with member(records, "a"):
                 assert one.known("a") == known
-                later = await one.find("a", known)
+                assert await one.find("a", known) == known, "what was read lately counts"
+                later = await one.find("a", known, is_replaced=True)
                 assert later is not None and later.run != known.run
             tasks.cancel_scope.cancel()
 

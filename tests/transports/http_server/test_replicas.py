@@ -385,7 +385,7 @@ async def test_a_replica_that_was_restarted_is_looked_up_again(monkeypatch: pyte
 
 @pytest.mark.parametrize("body", [post(RESULT), patch_(b"some bytes")])
 async def test_a_replica_that_refuses_the_signature_is_told_of(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
-    """It has another secret or clock, and looking it up again does not help."""
+    """Another secret or clock is no matter of its address: looking it up again does not help."""
     async with pair(monkeypatch) as w:
         w.membership.peers["b"] = Peer("b", RUNS["c"], B.address)
         await w.client.send(body)
