@@ -517,8 +517,11 @@ class Connection:
         assert exchange is not None and head is not None
         if self._passing is None:
             assert self._listening.hops is not None
-            refused = refusal_at(head.target, 508, f"got a request of another replica for replica {tag}, expected ours")
-            exchange.answer(refused)
+            message = (
+                f"got a request for replica {tag} that another one has passed on to this one: let cluster.advertise of "
+                f"replica {tag} lead to it, without a balancer between"
+            )
+            exchange.answer(refusal_at(head.target, 508, message))
             self._settle()
         else:
             self._passing.pass_on(tag, exchange, head)

@@ -184,6 +184,7 @@ class Passing:
     def pass_on(self, tag: str, exchange: Exchange, head: RequestHead) -> None:
         """Passes the request of an exchange on to the replica of that tag."""
         if exchange.has_begun:  # with a comment, because the engine took long
+            self._count(Forwarded.BROKEN)
             self._parts.writer.stop(Cause(End.BROKEN, "the reply has begun"))
             return
         assert exchange.request is not None

@@ -250,7 +250,7 @@ class ServerContext:
         route = judge(judged, self.surface)
         if not (isinstance(route, PageRoute) and route.page in PROBED):
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {TEXTS[caller]}")
-            message = "got no valid Isthmus-Hop, expected one: this address is for replicas of this store"
+            message = "got no valid Isthmus-Hop, expected one: this address is for other replicas, and not for clients"
             route = refusal_at(head.target, 403, message, ((HOP, REFUSED),))
         return RoutedHead(head, route, (), may_be_kept=False, owner=address)
 
