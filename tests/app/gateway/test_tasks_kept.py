@@ -99,10 +99,10 @@ async def test_an_operator_sees_a_task_and_cancels_it(tmp_path: Path) -> None:
         assert (shown["id"], shown["server"], shown["tool"], shown["kind"]) == (id, "a", "wait", "local")
         assert (shown["status"], shown["era"], shown["session"] != "") == ("working", "handshake", True)
         assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 200
+        assert "cancelled" in (await result(caller, id))["error"]["message"]  # once that end is stored
         assert (await fetch(f"{gateway.base_url}/tasks/{id}"))[1]["status"] == "cancelled"
         assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 409
         assert (await caller.request("tasks/get", {"taskId": id}))["result"]["status"] == "cancelled"
-        assert "cancelled" in (await result(caller, id))["error"]["message"]
         await gateway.hub.wait_idle()
         until.touch()
 
