@@ -714,7 +714,7 @@ def _pages(
             case Page.TASK:
                 return tasks.show(route.id)
             case Page.CANCEL:
-                return tasks.cancel(route.id)
+                return await tasks.cancel(route.id)
             case Page.FILES:
                 return files.show_all(route.query)
             case Page.FILE:

@@ -182,6 +182,10 @@ class Engine:
         """All tasks, the oldest first."""
         return () if self._tasks is None else self._tasks.report()
 
+    def task(self, id: str) -> TaskStatus | None:
+        """The task of this id; None if there is none."""
+        return None if self._tasks is None else self._tasks.status_of(id)
+
     def files(self) -> tuple[FileStatus, ...]:
         """All stored files, the most recently used last."""
         return () if self._files is None else self._files.report()
@@ -302,7 +306,7 @@ class Engine:
         return effects
 
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
-        """Cancels a task, by order of an operator.
+        """Cancels a task, by order of an operator. It is over once that is stored; see `tasks`.
 
         Raises:
             LocalProtocolError: there is no such task, or it is over. Nothing has changed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import anyio
 import msgspec
 
 from ...core.state.records import TaskStatus
@@ -21,6 +22,9 @@ STATUSES: Final = tuple(state.value for state in TaskState)
 OVER: Final = tuple(state.value for state, row in TRANSITIONS.items() if not row)
 
 FILTERS: Final = ("server", "status", "session")
+STORED_WITHIN_S: Final = 5.0
+"""Seconds that the answer to a cancellation waits until that is stored, which takes milliseconds while the storage is
+well. Then it is answered with the task as it is."""
 
 
 class TaskPages:
@@ -47,22 +51,25 @@ class TaskPages:
         return _answer({"tasks": [self._describe(task) for task in chosen]})
 
     def show(self, id: str) -> Refused:
-        task = self._find(id)
+        task = self._hub.task(id)
         return _unknown(id) if task is None else _answer(self._describe(task))
 
-    def cancel(self, id: str) -> Refused:
-        task = self._find(id)
+    async def cancel(self, id: str) -> Refused:
+        task = self._hub.task(id)
         if task is None:
             return _unknown(id)
         if task.status in OVER:
             return page_error(409, f"the task {id} is over already: {task.status}")
         self._hub.cancel_task(id)
-        task = self._find(id)
+        with anyio.move_on_after(STORED_WITHIN_S):
+            await self._hub.wait_until(lambda: self._is_over(id))
+        task = self._hub.task(id)
         left = None if task is None else self._describe(task)
         return _answer({"id": id, "action": "cancel", "status": "success", "task": left})
 
-    def _find(self, id: str) -> TaskStatus | None:
-        return next((task for task in self._hub.tasks() if task.id == id), None)
+    def _is_over(self, id: str) -> bool:
+        task = self._hub.task(id)
+        return task is None or task.status in OVER
 
     def _describe(self, task: TaskStatus) -> dict[str, object]:
         now_unix = self._hub.now_unix()

@@ -147,6 +147,10 @@ class Hub:
         """All tasks, the oldest first."""
         return self._engine.tasks()
 
+    def task(self, id: str) -> TaskStatus | None:
+        """The task of this id; None if there is none."""
+        return self._engine.task(id)
+
     def cancel_task(self, id: str) -> None:
         """Cancels a task, by order of an operator.
 

@@ -75,6 +75,10 @@ class Tasks(Feature):
         """All tasks, the oldest first."""
         return self._local_tasks.report()
 
+    def status_of(self, id: str) -> TaskStatus | None:
+        """The task of this id; None if there is none."""
+        return self._local_tasks.status_of(id)
+
     def list_of(self, session: Session, exchange: Exchange, legs: Mapping[str, str]) -> None:
         """See `TaskDirectory`."""
         self._requests.list_tasks(session, exchange, lambda task: is_shown(session, task, legs))
@@ -104,8 +108,11 @@ class Tasks(Feature):
         return self._table.tasks.get(id)
 
     def cancel(self, task: Task, why: str) -> None:
-        """Cancels a task that is not over."""
-        self._local_tasks.cancel(task, why)
+        """Cancels a task that is not over, or has the replica that runs it do so."""
+        if self._local_tasks.is_own(task):
+            self._local_tasks.cancel(task, why)
+        else:
+            self._foreign_tasks.cancel_by_operator(task, why)
 
     def receive_stop(self) -> None:
         self._local_tasks.stop()

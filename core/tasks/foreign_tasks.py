@@ -52,6 +52,12 @@ class _Lease(msgspec.Struct, frozen=True):
     run: str
 
 
+class _CancelOrder(msgspec.Struct, frozen=True):
+    """The record by which a replica asks another one to cancel a task. `why` is for people."""
+
+    why: str = BY_CLIENT
+
+
 class ForeignTasks:
     """Loads the tasks that this replica does not have."""
 
@@ -107,8 +113,22 @@ class ForeignTasks:
                 self._local_tasks.answer_waiting(seen)
             self.watch(seen)
 
+        self._ask_to_cancel(task, BY_CLIENT, saved)
+
+    def cancel_by_operator(self, task: Task, why: str) -> None:
+        """Has the replica that runs a task cancel it, as `cancel` does."""
+
+        def saved(answer: StorageAnswer) -> None:
+            if not isinstance(answer, Saved):
+                text = f"a task could not be cancelled, try again: {reason_of(answer)}"
+                self._context.note("warning", text, task.server)
+
+        self._ask_to_cancel(task, why, saved)
+
+    def _ask_to_cancel(self, task: Task, why: str, then: Callable[[StorageAnswer], None]) -> None:
         key, at_unix = CANCEL_PREFIX + task.id, self._context.now_unix + CANCEL_TTL_S
-        self._storage_orders.order(lambda ticket: Save(ticket, key, b"{}", at_unix), saved)
+        value = msgspec.json.encode(_CancelOrder(why))
+        self._storage_orders.order(lambda ticket: Save(ticket, key, value, at_unix), then)
 
     def handle_elsewhere(self, id: str) -> None:
         """Looks at the record of a task that requests wait for."""
@@ -127,8 +147,9 @@ class ForeignTasks:
         """Handles a record that another replica has written or removed."""
         if key.startswith(CANCEL_PREFIX) and value is not None:
             task = self._table.tasks.get(key.removeprefix(CANCEL_PREFIX))
-            if task is not None and self._local_tasks.is_own(task) and not task.is_over:
-                self._local_tasks.cancel(task, BY_CLIENT)
+            order = read(value, _CancelOrder)
+            if order is not None and task is not None and self._local_tasks.is_own(task) and not task.is_over:
+                self._local_tasks.cancel(task, order.why)
         if not key.startswith(TASK_PREFIX):
             return
         id = key.removeprefix(TASK_PREFIX)

@@ -99,6 +99,10 @@ class LocalTasks:
     def report(self) -> tuple[TaskStatus, ...]:
         return tuple(self._status(task) for task in self._tasks.values())
 
+    def status_of(self, id: str) -> TaskStatus | None:
+        task = self._tasks.get(id)
+        return None if task is None else self._status(task)
+
     def _status(self, task: Task) -> TaskStatus:
         run = self._runs.get(task.id)
         return TaskStatus(

@@ -34,6 +34,9 @@ class TaskEngine(BulkEngine):
     def tasks(self) -> tuple[TaskStatus, ...]:
         return tuple(self.kept)
 
+    def task(self, id: str) -> TaskStatus | None:
+        return next((task for task in self.kept if task.id == id), None)
+
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
         for i, task in enumerate(self.kept):
             if task.id == id and task.status not in OVER:

@@ -310,6 +310,20 @@ def test_a_cancellation_is_answered_if_the_task_is_told_of_while_it_is_saved() -
     assert "its replica has not answered" in asked.error["message"]
 
 
+def test_an_operator_cancels_a_task_at_any_replica() -> None:
+    a, b = pair()
+    id, _ = begun(a)
+    assert b.status(ann(b), id) == "working"
+    b.world._note(b.engine.receive_task_cancel(id, b.world.now))
+    b.run()
+    assert [task.status for task in b.engine.tasks()] == ["working"]
+    (key,) = [key for key in b.store.records if key.startswith("cancel/")]
+    a.world._note(a.engine.receive_records([(key, b.store.records[key])], a.world.now))
+    a.run()
+    (seen,) = a.engine.tasks()
+    assert (seen.status, seen.message) == ("cancelled", "cancelled by an operator")
+
+
 @pytest.mark.parametrize("end", ["completed", "cancelled"])
 def test_an_end_that_the_storage_did_not_take_is_saved_later(end: str) -> None:
     """No client is told of it before, since another replica shows what the record says."""
