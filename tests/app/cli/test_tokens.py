@@ -63,6 +63,16 @@ def test_serve_and_check_say_what_is_missing_before_other_machines_may_call(tmp_
     assert (code, f"WARNING {said}" in unwrapped(shown)) == (1, True)
 
 
+def test_check_warns_of_anonymous_clients_that_share_the_address_of_a_proxy(tmp_path: Path) -> None:
+    path = tmp_path / "isthmus.json"
+    settings = {"auth": {"anonymous": "allow"}, "servers": [{"id": "a", "upstream": {"command": TOOLBOX}}]}
+    for trusted in ([], ["127.0.0.1"]):
+        core = {"port": 0, "public_base_url": "https://mcp.example.com", "trusted_proxies": trusted}
+        path.write_text(json.dumps({"core": core, **settings}))
+        code, shown, _ = run("check", str(path))
+        assert (code, "name its address in core.trusted_proxies" in unwrapped(shown)) == (0, not trusted)
+
+
 def test_wrap_makes_a_token_where_other_machines_may_call() -> None:
     with Run("wrap", "--listen", "0.0.0.0:0", "--", *TOOLBOX) as wrapped:
         token = wrapped.wait_line(r"each caller has to show this token: Authorization: Bearer (ist_\w+)$")[1]
