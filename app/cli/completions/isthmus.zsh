@@ -92,7 +92,7 @@ _shtab_isthmus_auth_defaults_added=0
 
 _shtab_isthmus_auth_export_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  ":the file:_files"
+  "(*):the file\; with CONFIG, the logins are those of this configuration, which may name storage.records\; default\: those of this user:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -100,7 +100,7 @@ _shtab_isthmus_auth_export_defaults_added=0
 
 _shtab_isthmus_auth_import_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  ":the file:_files"
+  "(*):the file\; with CONFIG, the logins are those of this configuration, which may name storage.records\; default\: those of this user:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -109,6 +109,7 @@ _shtab_isthmus_auth_import_defaults_added=0
 _shtab_isthmus_auth_ls_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print JSON instead of a table]"
+  "(*)::the logins are those of this configuration, which may name storage.records\; default\: those of this user:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
