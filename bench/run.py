@@ -22,7 +22,7 @@ from interpreter import description
 from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
 from relayed_calls import measure_relay
-from replicas import ROUNDS, measure_replicas
+from replica_calls import ROUNDS, measure_replicas
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures

@@ -16,7 +16,7 @@ sys.path.insert(0, str(BENCH))
 import interpreter  # noqa: E402
 import programs  # noqa: E402
 import relayed_calls  # noqa: E402
-import replicas  # noqa: E402
+import replica_calls  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import subjects  # noqa: E402
@@ -35,7 +35,7 @@ def test_every_target_names_what_is_measured() -> None:
     """A target for a workload, a subject or a gate that no run has could never be judged."""
     known = {workload.name: workload.subjects for workload in workloads.WORKLOADS}
     known |= {"start": ("isthmus",), "file_upload": ("isthmus", "nginx"), "file_download": ("isthmus", "nginx")}
-    known |= {"relay_64m": relayed_calls.SUBJECTS, "replicas_c16": replicas.NAMES}
+    known |= {"relay_64m": relayed_calls.SUBJECTS, "replicas_c16": replica_calls.NAMES}
     for target in targets.TARGETS:
         assert target.subject in known[target.workload], target
         assert target.figure in report.UNITS, target
@@ -250,13 +250,13 @@ def test_calls_are_passed_on_between_workers() -> None:
     programs.build()
     with programs.Programs() as started:
         url = f"http://127.0.0.1:{started.stub('legacy').port}/mcp"
-        subject = replicas.SUBJECTS["isthmus-workers"](started, url)
+        subject = replica_calls.SUBJECTS["isthmus-workers"](started, url)
         assert len(subject.pids) == 3
         for options in ((), ("--crossed",)):
-            assert replicas.measure(subject, 64, *options)["cpu_us"] > 0
-        one = replicas.SUBJECTS["isthmus-served"](started, url)
+            assert replica_calls.measure(subject, 64, *options)["cpu_us"] > 0
+        one = replica_calls.SUBJECTS["isthmus-served"](started, url)
         with pytest.raises(programs.Failed, match="a session id without a tag"):
-            replicas.measure(one, 64, "--crossed")
+            replica_calls.measure(one, 64, "--crossed")
 
 
 def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:

@@ -163,7 +163,7 @@ def only_ours(header: dict[str, Any], content: dict[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(content=CLAIMS, header=HEADERS, signer=SIGNERS)
 def test_content_is_judged_as_pyjwt_does(
     content: dict[str, Any], header: dict[str, Any], signer: tuple[str, str]
@@ -215,7 +215,7 @@ def texts(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=st.one_of(texts(), st.text(max_size=40), st.text("ey.J0-_", max_size=20)))
 def test_a_text_that_pyjwt_refuses_is_refused(text: str) -> None:
     if isinstance(check(text), Identity):

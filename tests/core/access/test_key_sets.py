@@ -195,7 +195,7 @@ ACTIONS = st.one_of(
 WAITS_S = st.sampled_from([0.0, 0.0, 0.04, 0.5, 3.0, 9.97, 10.0, 11.0, 120.0, 3590.0, 3600.0, 90000.0])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(actions=st.lists(st.tuples(WAITS_S, ACTIONS), max_size=40), has_names=st.booleans())
 def test_no_token_of_a_published_key_is_refused(actions: list[tuple[float, tuple[str, int]]], has_names: bool) -> None:
     world = World(has_names)

@@ -158,7 +158,7 @@ BULK: Final = st.one_of(
 
 
 @pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(operations=st.lists(BULK, max_size=14))
 def test_inputs_in_bulk_have_the_effects_of_single_ones(
     kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]]

@@ -29,7 +29,7 @@ from pairs import (
 
 
 @pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(operations=st.lists(OPERATIONS, max_size=14))
 def test_the_fast_path_has_the_same_effects_as_the_slow_one(
     kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]]

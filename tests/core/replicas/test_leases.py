@@ -70,7 +70,7 @@ def lived(offsets_s: tuple[float, ...], story: list[tuple[str, int, int]], tags:
     return world
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(story=steps(list(FAULTS)), offsets_s=OFFSETS)
 def test_a_tag_goes_from_run_to_run_and_never_back(
     story: list[tuple[str, int, int]], offsets_s: tuple[float, ...]
@@ -90,7 +90,7 @@ def test_a_tag_goes_from_run_to_run_and_never_back(
         assert all(replica.leases.own.run.encode() in world.store.records[f"replica/{tag}"][0] for replica in holders)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(story=steps(OF_THE_STORE), offsets_s=OFFSETS)
 def test_a_store_that_was_away_costs_nobody_a_lease(
     story: list[tuple[str, int, int]], offsets_s: tuple[float, ...]

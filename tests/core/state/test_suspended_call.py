@@ -169,4 +169,4 @@ class SuspendedCallModel(RuleBasedStateMachine):
 
 
 TestSuspendedCall = SuspendedCallModel.TestCase
-TestSuspendedCall.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestSuspendedCall.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

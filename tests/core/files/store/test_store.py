@@ -555,6 +555,14 @@ def test_files_of_other_sessions_make_room_only_if_no_client_can_miss_them() -> 
     assert (file_store.room(of("one")), file_store.room(of("three"))) == (0, 0)
 
 
+def test_files_of_other_principals_make_no_room() -> None:
+    context, file_store = made(live={"one"})
+    theirs = [artifact("older", name, 350, UNIX_AT_ZERO + 99, principal="somebody") for name in "ab"]
+    file_store.restore([], theirs)
+    context.now = 1.0
+    assert file_store.room(of("one")) == LIMITS.storage_max_bytes - 700
+
+
 @pytest.mark.parametrize("eviction", [Eviction.UPLOADS_FIRST, Eviction.NONE])
 def test_restored_files_beyond_the_bounds_are_evicted(eviction: Eviction) -> None:
     """An earlier run may have had wider bounds. In each session the file stored first is evicted, then over all

@@ -1,4 +1,4 @@
-"""Measures what a call costs with two processes of the product: `python bench/replicas.py [ROUNDS]`.
+"""Measures what a call costs with two processes of the product: `python bench/replica_calls.py [ROUNDS]`.
 
 The two are workers behind one port, or replicas on shared stores. A call comes to the process of its session, or to the
 other one, which passes it on. What they are compared with is two processes that know nothing of each other: two that
