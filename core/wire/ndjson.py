@@ -171,6 +171,8 @@ class LineReader:
         self._clear()
         if self._is_first_line:
             self._is_first_line = False
+            while len(pieces[0]) < len(BOM) and len(pieces) > 1:  # the mark may have arrived in parts
+                pieces[:2] = [pieces[0] + pieces[1]]
             pieces[0] = pieces[0].removeprefix(BOM)
         return pieces
 

@@ -8,7 +8,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.wire import ndjson
@@ -49,6 +49,7 @@ def expected(stream: bytes, limit: int) -> list[Line | Oversize]:
 
 
 @given(stream=STREAMS, limit=st.integers(1, 24) | st.just(EVERYTHING), at=st.lists(st.integers(0, 120), max_size=8))
+@example(stream=BOM + BOM, limit=EVERYTHING, at=[1])
 def test_long_lines_in_pieces_are_the_same_lines(stream: bytes, limit: int, at: list[int]) -> None:
     """The bounds of long lines and small pieces make no difference."""
     with pytest.MonkeyPatch.context() as patch:
