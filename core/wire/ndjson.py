@@ -171,7 +171,7 @@ class LineReader:
         self._clear()
         if self._is_first_line:
             self._is_first_line = False
-            while len(pieces[0]) < len(BOM) and len(pieces) > 1:  # the mark may have arrived in parts
+            while len(pieces[0]) < len(BOM) and BOM.startswith(pieces[0]) and len(pieces) > 1:  # it came in parts
                 pieces[:2] = [pieces[0] + pieces[1]]
             pieces[0] = pieces[0].removeprefix(BOM)
         return pieces
