@@ -172,8 +172,9 @@ class LastingNetwork(Network):
         return self._is_down
 
     def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
-        if not self._is_down:
-            return super().open(peer, opening, body)
+        return self._refuse_connection(peer) if self._is_down else super().open(peer, opening, body)
+
+    def _refuse_connection(self, peer: Any) -> Channel:
         channel = Channel(ChannelId(-1), peer)
         channel.is_cut = channel.is_over = True
         self.later(self.delay(channel), peer.receive_end, channel, None)

@@ -35,6 +35,7 @@ from isthmus.core.base.plan import Plan
 from isthmus.core.base.replica import LEASE_PREFIX, ReplicaName, tag_of
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.replicas.leases import Delete, Leases, LeaseState, Order, Scan
+from isthmus.core.replicas.leases import Peer as OtherReplica
 from lasting_network import ZERO_UNIX, LastingNetwork
 from replica_storage import ReplicaDisk, SharedStorage
 from simulated_network import Channel, Network, Peer, Wrong
@@ -44,15 +45,16 @@ REPLICA_FAULTS: Final = ("kills", "stops", "pauses", "splits", "isolates", "outa
 TAGS: Final = "abcdefgh"
 TRIED_S: Final = 40.0
 """The time after a trouble in which requests may still be refused for it."""
-KNOWN_S: Final = 1.0
-"""The time for which a replica that was found is not looked up again."""
+GONE_S: Final = 1.0
+"""The time for which a read of all leases says which replicas there are not. One that joins others opens to clients so
+long after it has its lease."""
 FIND_MAX_S: Final = 5.0
 """The time that a request waits for its replica to be looked up."""
 RESTART_MAX_S: Final = 3.0
 LATE_MAX_S: Final = 20.0
 """The time after which a change of a lease that failed has taken effect, or never does."""
-STARTING_S: Final = 1.0
-"""The time after which all replicas have their leases at first."""
+STARTING_S: Final = 2.0
+"""The time after which all replicas have their leases at first, and are open."""
 SKEW_MAX_S: Final = 4.0
 EVENTS_MAX: Final = 2_000_000
 PASSED: Final = (PostOpening, GetOpening, DeleteOpening, MessageOpening, DraftOpening)
@@ -114,13 +116,12 @@ class Replica(LastingNetwork):
         self.unix_at_zero = self.latest_unix_at_zero = ZERO_UNIX - self.offset_s + self.skew_s
         self.disk = self.storage = ReplicaDisk(self, whole.disk)
         self.run_name = ""
-        self.paused_until = 0.0
+        self.paused_until = self.opens_at = self._held_at = 0.0
         self.is_cut_off = False
         self.due_at: float | None = None
         self._due_in_whole: float | None = None
         self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._hurry = 0  # events that are handled before any deadline, after a pause
-        self._known: dict[str, tuple[str, float]] = {}  # runs by tag, and when they were looked up
         self._waiting: list[Callable[[], None]] = []  # requests whose replica is looked up, until all leases are read
         self.sought: set[Channel] = set()  # their channels
         self._alarm_at = math.inf
@@ -248,7 +249,9 @@ class Replica(LastingNetwork):
         self._is_down = False
         self.due_at = None
         self.engine = self._make_engine(self)
-        self._known.clear()
+        self._held_at = self.now
+        joins_others = any(key.startswith(LEASE_PREFIX) and key != self.leases.key for key in self.disk.records)
+        self.opens_at = self.whole.now + (GONE_S if joins_others else 0.0)
 
     def crash(self) -> None:
         """Ends the process. Clients of requests that it had not begun to answer for another replica get a 503."""
@@ -410,58 +413,82 @@ class Replica(LastingNetwork):
         """True if the request still waits here to be passed on."""
         return channel.home is self and channel.number == number and not (channel.is_over or channel.is_cut)
 
-    def _look_up(self, channel: Channel, number: ChannelId, tag: str) -> None:
+    def _look_up(
+        self,
+        channel: Channel,
+        number: ChannelId,
+        tag: str,
+        missed: OtherReplica | None = None,
+        is_replaced: bool = False,
+    ) -> None:
+        """Passes a request on to the replica with the tag, once that is found.
+
+        Args:
+            missed: the replica as it was known, which was not met.
+            is_replaced: another process was met instead, so that what was read before does not count.
+        """
         if not self._is_ours(channel, number):
             return
-        run, at = self._known.get(tag, ("", -KNOWN_S))
         peer = self.leases.find(tag)
-        if run and self.whole.now - at < KNOWN_S:
-            self._connect(channel, number, tag, run)
-        elif peer is not None:
-            self._known[tag] = peer.run, self.whole.now
-            self._connect(channel, number, tag, peer.run)
-        else:
-            self._waiting.append(partial(self._find, channel, number, tag, self.now))
-            self.leases.receive_wish(self.now)
-            self._arm()
-            self.later(FIND_MAX_S, self._refuse_sought, channel, number)
-            self.sought.add(channel)
+        if peer is not None and peer != missed:
+            self._connect(channel, number, peer, is_again=missed is not None)
+            return
+        since = max(self.now - (0.0 if is_replaced else GONE_S), self._held_at)
+        find = partial(self._find, channel, number, tag, since, missed, is_replaced)
+        self.sought.add(channel)
+        self.later(FIND_MAX_S, self._give_up, channel, number, missed, is_replaced)
+        find()
 
-    def _find(self, channel: Channel, number: ChannelId, tag: str, asked_at: float) -> None:
-        """Looks for a replica in the leases that were just read."""
+    def _find(
+        self,
+        channel: Channel,
+        number: ChannelId,
+        tag: str,
+        since: float,
+        missed: OtherReplica | None,
+        is_replaced: bool,
+    ) -> None:
+        """Looks for a replica in the leases that were read last."""
         if not self._is_ours(channel, number) or channel not in self.sought:
             return
-        if self.leases.read_from < asked_at:
-            self._waiting.append(partial(self._find, channel, number, tag, asked_at))
+        if self.leases.read_from < since:
+            self._waiting.append(partial(self._find, channel, number, tag, since, missed, is_replaced))
             self.leases.receive_wish(self.now)
+            self._arm()
             return
         self.sought.discard(channel)
         peer = self.leases.find(tag)
-        if peer is None:
-            self._hand_back(channel, number)
-            return
-        self._known[tag] = peer.run, self.whole.now
-        self._connect(channel, number, tag, peer.run)
-
-    def _refuse_sought(self, channel: Channel, number: ChannelId) -> None:
-        """Refuses a request whose replica could not be looked up."""
-        if channel in self.sought:
-            self.sought.discard(channel)
+        if peer is not None and peer != missed:
+            self._connect(channel, number, peer, is_again=missed is not None)
+        elif peer is not None and is_replaced:
             self._refuse_passed(channel, number)
+        else:
+            self._hand_back(channel, number)
 
-    def _connect(self, channel: Channel, number: ChannelId, tag: str, run: str) -> None:
-        other = self.whole.replicas[tag]
+    def _give_up(self, channel: Channel, number: ChannelId, missed: OtherReplica | None, is_replaced: bool) -> None:
+        """Ends the search for a replica, as the leases could not be read."""
+        if channel in self.sought and self._is_ours(channel, number):
+            self.sought.discard(channel)
+            if missed is None or is_replaced:
+                self._refuse_passed(channel, number)
+            else:
+                self._hand_back(channel, number)
+
+    def _connect(self, channel: Channel, number: ChannelId, peer: OtherReplica, *, is_again: bool) -> None:
+        other = self.whole.replicas[peer.tag]
+        opening, body = self.whole.requests[channel]
         if self.whole.are_split(self, other):
-            self._known.pop(tag, None)
             self.later(self.rng.uniform(1.0, 10.0), self._refuse_passed, channel, number)
         elif other.is_down:
-            self._known.pop(tag, None)
-            self.leases.receive_wish(self.now)
-            self._arm()
-            self._hand_back(channel, number)
-        elif other.run_name != run:  # it refuses the signature, which is for another run
-            self._known.pop(tag, None)
-            self._refuse_passed(channel, number)
+            if is_again:
+                self._hand_back(channel, number)
+            else:
+                self._look_up(channel, number, peer.tag, peer)
+        elif other.run_name != peer.run:  # it refuses the signature, which is for another run
+            if is_again or (isinstance(opening, DraftOpening) and body is None):
+                self._refuse_passed(channel, number)
+            else:
+                self._look_up(channel, number, peer.tag, peer, is_replaced=True)
         else:
             self.whole.hops[channel] = self, number, self.run_name
             self.whole.unbegun.add(channel)
@@ -527,8 +554,13 @@ class Replica(LastingNetwork):
         channel.home = self
         return channel
 
+    @property
+    def is_open(self) -> bool:
+        """True if clients reach it."""
+        return not self._is_down and self.whole.now >= self.opens_at
+
     def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
-        channel = super().open(peer, opening, body)
+        channel = super().open(peer, opening, body) if self.is_open else self._refuse_connection(peer)
         if channel.home is self:
             self.whole.requests[channel] = opening, body
         return channel
@@ -743,9 +775,9 @@ class ReplicaNetwork(Network):
         rng = self.rng_of(f"balance {name} {self._balanced[name]}")
         names = (getattr(opening, "session", None), getattr(opening, "token", None), getattr(opening, "draft", None))
         owner = self.replicas.get(next((tag_of(one) for one in names if one), ""))
-        if self.is_routed and owner is not None and not owner.is_down:
+        if self.is_routed and owner is not None and owner.is_open:
             return owner
-        up = [replica for replica in self.replicas.values() if not replica.is_down]
+        up = [replica for replica in self.replicas.values() if replica.is_open]
         return rng.choice(up if up and rng.random() < 0.9 else list(self.replicas.values()))
 
     def connect(self, channel: Channel, opening: Opening) -> None:

@@ -22,8 +22,7 @@ PREFIX: Final = "quota/"
 FILES: Final = "quota/files"
 TASKS: Final = "quota/tasks"
 PRINCIPALS: Final = ("", "ann", "bob")
-NOT_MADE: Final = b'"message":"no task could be made'
-"""The part of the record of a task that nobody was told of."""
+CANCELLED: Final = b'"status":"cancelled"'
 ROUNDING_S: Final = 1.0
 
 Amounts = tuple[int, ...]
@@ -79,11 +78,13 @@ class Quotas:
                     raise Wrong(f"{share}, of {owner} in {quota}, ends before {order.key} of {entry}")
 
     def receive_order(self, order: Effect) -> None:
-        """Notes that a replica removes a record, or that it has made no task. What the record was for is not counted
-        from now on, whenever the order takes effect."""
-        if isinstance(order, Forget) or (
-            isinstance(order, Save) and order.key.startswith("task/") and NOT_MADE in order.value
-        ):
+        """Notes that a replica removes a record, or saves that a task is cancelled which was not saved before, so that
+        nobody was told of it. What the record was for is not counted from now on, whenever the order takes effect."""
+        if isinstance(order, Save):
+            is_over = order.key.startswith("task/") and order.if_version == 0 and CANCELLED in order.value
+        else:
+            is_over = isinstance(order, Forget)
+        if is_over:
             self._removed.add(order.key)
             self._entries.pop(order.key, None)
 

@@ -29,8 +29,9 @@ from stateless_driving import tables
 WEATHER: Final = ("slow", "broken", "full")
 FAULTS_OF_ALL: Final = (*FAULTS, *WEATHER, *REPLICA_FAULTS)
 COUNTS: Final = (1, 2, 2, 2, 3, 3, 5, 8)
-HEALED_S: Final = 40.0
-"""The time after a storm in which pauses, splits and outages end, and processes start again."""
+HEALED_S: Final = 50.0
+"""The time after a storm in which pauses, splits and outages end, and processes start again. One that was cut off for
+30 s waits for the lease of the run before for 10 s more."""
 AGAIN_S: Final = 16.0
 """The time in which processes that were killed together start again: a lease is taken over after 10 s."""
 FOLLOWER: Final = 3000
