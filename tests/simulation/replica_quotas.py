@@ -88,6 +88,11 @@ class Quotas:
             self._removed.add(order.key)
             self._entries.pop(order.key, None)
 
+    def receive_failed(self, key: str) -> None:
+        """Notes that a record could not be saved. Nobody counts a new one, even if it is saved late."""
+        if key not in self._entries:
+            self._removed.add(key)
+
     # --- Checks -----------------------------------------------------------------------------------------------------
 
     def _grant(self, key: str, shares: dict[str, Granted], writer: str, now_unix: float) -> None:

@@ -171,6 +171,8 @@ class ReplicaDisk(StormyDisk):
                 return StorageFailed(reason="the storage is full", is_full=True)
             return self._carry_out(order, owner)
         self.junk.update(self._named(order))
+        if isinstance(order, Save):
+            self.storage.quotas.receive_failed(order.key)
         fate = self.rng.random()
         if isinstance(order, CHANGES) and fate < 0.35:
             self._carry_out(order, owner)
