@@ -155,9 +155,8 @@ class SharedLimits(Generic[N]):
             self._held[name].remove(more)
             if not self._held[name]:
                 del self._held[name]
-            if problem:
-                self.receive_less(name)
             then(problem)
+            self.receive_less(name)
 
         self.claim(name, more, until_unix, claimed)
 
@@ -181,10 +180,7 @@ class SharedLimits(Generic[N]):
 
     def handle_timeout(self, name: N) -> None:
         record = self._records[name]
-        if record.own is not None and record.own.until_unix < self._context.now_unix and not any(self._used(name)):
-            record.own = None  # it is over, and nobody counts it for long
-        else:
-            record.is_returning = True
+        record.is_returning = True
         self._advance(name, record)
 
     def _record(self, name: N) -> _Record:
@@ -249,7 +245,8 @@ class SharedLimits(Generic[N]):
             if own is not None and all(claim.until_unix <= own.until_unix for claim in claims):
                 until_unix = 0.0
             needed = self._needed(name, claims)
-            if record.limit.blocks and not claims and not record.is_short:  # the next use is to cost nothing
+            is_over = own is not None and own.until_unix < now_unix  # as far as is known: others may have extended it
+            if record.limit.blocks and not (claims or record.is_short or is_over):  # the next use is to cost nothing
                 needed = tuple(max(1, amount) for amount in needed)
             changed = taken(shares, self._owner, record.limit, needed, now_unix=now_unix, until_unix=until_unix)
             if own is not None or len(changed) <= SHARES_MAX:
@@ -288,7 +285,7 @@ class SharedLimits(Generic[N]):
             record.is_busy = False
             if isinstance(answer, Saved):
                 record.shares, record.version, record.is_unsure = changed, answer.version, False
-                self._finish(name, record, claims, extensions, is_short=is_short)
+                self._finish(name, record, claims, extensions, is_short=is_short, is_saved=True)
             elif isinstance(answer, Conflicted) and record.conflicts < CONFLICTS_MAX:
                 record.conflicts += 1
                 record.is_returning = record.is_returning or is_return
@@ -306,7 +303,14 @@ class SharedLimits(Generic[N]):
         )
 
     def _finish(
-        self, name: N, record: _Record, claims: list[_Claim], extensions: list[_Extension], *, is_short: bool
+        self,
+        name: N,
+        record: _Record,
+        claims: list[_Claim],
+        extensions: list[_Extension],
+        *,
+        is_short: bool,
+        is_saved: bool = False,
     ) -> None:
         """Reports a change that is made, to those that it was made for."""
         del record.claims[: len(claims)], record.extensions[: len(extensions)]
@@ -321,6 +325,8 @@ class SharedLimits(Generic[N]):
         record.is_short = bool(claims) and is_short
         if record.is_short:
             self._return_at(name, self._context.now)  # what is of no use here may be enough elsewhere
+        elif record.own is not None and (claims or extensions or is_saved) and self._used(name) != record.own.amounts:
+            self._return_at(name, self._context.now + RETURNED_AFTER_S)  # less is used than when it was changed
         elif record.own is not None and not any(self._used(name)):
             self._return_at(name, record.own.until_unix - self._context.unix_at_zero + 1.0)
         self._advance(name, record)

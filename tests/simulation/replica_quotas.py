@@ -22,6 +22,8 @@ PREFIX: Final = "quota/"
 FILES: Final = "quota/files"
 TASKS: Final = "quota/tasks"
 PRINCIPALS: Final = ("", "ann", "bob")
+BLOCKS: Final = 64
+"""A replica may keep this part of a limit of all without using it."""
 CANCELLED: Final = b'"status":"cancelled"'
 ROUNDING_S: Final = 1.0
 
@@ -92,6 +94,16 @@ class Quotas:
         """Notes that a record could not be saved. Nobody counts a new one, even if it is saved late."""
         if key not in self._entries:
             self._removed.add(key)
+
+    def check_returned(self, records: dict[str, bytes], owners: set[str], now_unix: float) -> None:
+        """Checks that replicas keep nothing but a block of each limit of all, once nothing is used any more."""
+        for key in [key for key in records if key.startswith(PREFIX)]:
+            is_account = key.startswith(f"{FILES}/")
+            spare = tuple(0 if is_account else max(1, limit // BLOCKS) for limit in self._limit(key))
+            for owner, share in _shares(records[key]).items():
+                is_used = owner in owners and share.until_unix > now_unix
+                if is_used and any(amount > one for amount, one in zip(share.amounts, spare, strict=True)):
+                    raise Wrong(f"{owner} keeps {share} in {key}, and uses nothing")
 
     # --- Checks -----------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ HEALED_S: Final = 50.0
 30 s waits for the lease of the run before for 10 s more."""
 AGAIN_S: Final = 16.0
 """The time in which processes that were killed together start again: a lease is taken over after 10 s."""
+UNUSED_S: Final = 700.0
+"""The time after which all files and tasks of clients that have left are over, and what they used is given back."""
 FOLLOWER: Final = 3000
 """The number of the first client that comes to look after tasks. It is above those of all other clients."""
 OVER: Final = ("completed", "failed", "cancelled")
@@ -173,6 +175,9 @@ class ReplicasWorld(LastingWorld):
         for client in self.clients:
             client.is_done = True
             client.leave()
+        network.rest(UNUSED_S)
+        owners = {replica.name.owner for replica in self.replicas}
+        network.disk.quotas.check_returned(network.disk.records, owners, network.now_unix)
         network.rest(EMPTY_S)
         disk = network.disk
         disk.remove_expired()

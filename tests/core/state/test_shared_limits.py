@@ -15,7 +15,14 @@ from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.shares import SKEW_S, Limit, Share
 from isthmus.core.base.storage import Conflicted, Load, Loaded, Save, Saved, StorageAnswer, StorageFailed
 from isthmus.core.state.context import Context
-from isthmus.core.state.shared_limits import CONFLICTS_MAX, RESERVE_S, RETRIED_AFTER_S, SHARES_MAX, SharedLimits
+from isthmus.core.state.shared_limits import (
+    CONFLICTS_MAX,
+    RESERVE_S,
+    RETRIED_AFTER_S,
+    RETURNED_AFTER_S,
+    SHARES_MAX,
+    SharedLimits,
+)
 from isthmus.core.state.storage_orders import StorageOrders
 
 UNIX_AT_ZERO = 1000.0
@@ -239,6 +246,44 @@ def test_what_is_not_used_any_more_is_given_back_at_once_for_all() -> None:
     two.ask(MOST, [])
     two.settle()
     assert two.used == MOST
+
+
+def test_what_was_claimed_and_is_not_used_is_given_back() -> None:
+    """An upload that is refused for another limit does so. An extension meanwhile does not put it off."""
+    store, problems = Store(), list[str]()
+    one, two = Replica(store, 1), Replica(store, 2)
+    two.ask(20, [])
+    two.settle()
+    one.limits.claim_each([("x", (20,)), ("y", (20,))], UNIX_AT_ZERO + LIFE_S, problems.append)
+    one.read()
+    one.settle()
+    one.move(1.0)
+    one.limits.extend("x", two.owner, UNIX_AT_ZERO + LIFE_S + 2 * RESERVE_S, problems.append)
+    one.read()
+    one.settle()
+    assert problems == ["", ""]
+    one.move(1.0 + RETURNED_AFTER_S)
+    one.settle()
+    assert not any(one.owner.encode() in value for _, value in store.records.values())
+    assert len(one.limits) == 0
+
+
+def test_a_share_that_another_replica_has_extended_is_given_back() -> None:
+    """The owner has not heard of the extension, and takes the share for over."""
+    store, made = Store(), list[File]()
+    one, two = Replica(store, 1, blocks=10), Replica(store, 2, blocks=10)
+    one.ask(20, made)
+    one.settle()
+    two.limits.extend("x", one.owner, UNIX_AT_ZERO + LIFE_S + 2 * RESERVE_S, lambda _: None)
+    two.read()
+    two.settle()
+    made[0].ends_at = LIFE_S + RESERVE_S + 60.0
+    one.move(made[0].ends_at)
+    one.move(made[0].ends_at + RETURNED_AFTER_S)
+    one.settle()
+    two.ask(MOST - 10, made)
+    two.settle()
+    assert two.used == MOST - 10
 
 
 def test_a_replica_that_is_refused_has_seen_the_newest_record() -> None:
