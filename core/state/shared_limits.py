@@ -229,10 +229,9 @@ class SharedLimits(Generic[N]):
             self._advance(name, record)
             return
         record.is_returning = False
-        if changed == record.shares:
-            record.is_unsure = False
+        if changed == record.shares and not record.is_unsure:
             self._finish(name, record, claims, extensions, is_short=is_short)
-        else:
+        else:  # also to get ahead of an earlier change that may still be carried out
             self._save(name, record, changed, claims, extensions, is_short=is_short)
 
     def _changed(self, name: N, record: _Record, claims: list[_Claim], extensions: list[_Extension]) -> Shares:
@@ -277,7 +276,7 @@ class SharedLimits(Generic[N]):
         *,
         is_short: bool,
     ) -> None:
-        version, own, is_return = record.version, changed.get(self._owner), not claims
+        version, own, is_return, was_unsure = record.version, changed.get(self._owner), not claims, record.is_unsure
         record.own = _lesser(record.own, own)  # whether the order is carried out or not
         record.is_busy, record.is_unsure, record.version = True, True, None
 
@@ -288,6 +287,7 @@ class SharedLimits(Generic[N]):
                 self._finish(name, record, claims, extensions, is_short=is_short, is_saved=True)
             elif isinstance(answer, Conflicted) and record.conflicts < CONFLICTS_MAX:
                 record.conflicts += 1
+                record.is_unsure = was_unsure
                 record.is_returning = record.is_returning or is_return
                 self._advance(name, record)
             else:

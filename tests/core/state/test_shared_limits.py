@@ -316,6 +316,22 @@ def test_a_storage_that_is_away_refuses_and_heals() -> None:
     assert two.used == MOST
 
 
+def test_a_return_that_is_carried_out_late_takes_nothing_that_is_used() -> None:
+    one, made = Replica(Store(), 1), list[File]()
+    one.ask(10, made)
+    one.ask(10, made)
+    one.settle()
+    one.files.pop()
+    one.limits.receive_less("x")
+    one.move(RETURNED_AFTER_S)
+    late = one.under_way[0]
+    one.answer(is_kept=False)
+    one.ask(10, made)
+    one.settle()
+    assert one.used == 20
+    assert isinstance(one.store.carry_out(late), Conflicted)
+
+
 def test_a_record_of_another_release_is_kept() -> None:
     store = Store({"quota/x": (1, b"[]")}, 1)
     one = Replica(store, 1)
