@@ -463,6 +463,9 @@ LIMIT_TESTS: Final = {
     "core/tasks/foreign_tasks.py::MIRRORS_MAX": (
         "core/tasks/test_foreign_tasks.py::test_tasks_of_other_replicas_are_bounded"
     ),
+    "core/tasks/store.py::LOOKS_MAX": (
+        "core/tasks/test_foreign_tasks.py::test_a_record_that_is_changed_again_and_again_is_saved_later"
+    ),
     "core/tasks/foreign_tasks.py::TRIES_MAX": (
         "core/tasks/test_foreign_tasks.py::test_a_task_that_others_keep_changing_is_refused_in_the_end"
     ),

@@ -178,15 +178,19 @@ class ForeignTasks:
             then("")  # another request has taken it over meanwhile
             return
         record = _record_in(id, answer.value)
-        if record is None or record.replica == self._own:
+        if record is None:
             if task is not None:
                 self._local_tasks.drop(task)
             then("")
         elif record.status in _FINAL:
+            if record.replica == self._own:  # a save was carried out whose answer has not come
+                self._store.receive_version(record.key, answer.version)
             self._mirror(record)
             then("")
         elif record.is_remote and record.server in self._context.servers:
             self._take(msgspec.structs.replace(record, replica=self._own), answer.version, then, tries)
+        elif record.replica == self._own:  # its making was given up
+            then("")
         else:
             self._look_at_owner(record, answer.version, then, tries)
 

@@ -25,6 +25,7 @@ from ..base.storage import (
     Save,
     Saved,
     StorageAnswer,
+    StorageFailed,
 )
 from ..base.timestamps import format_time
 from ..state.context import Context
@@ -37,6 +38,10 @@ Done = Callable[[str], None]
 
 MOVED: Final = "another replica has taken the task over"
 """The reason why the record of a task cannot be saved that is at another replica now."""
+
+LOOKS_MAX: Final = 2
+"""Looks at a record that was changed meanwhile, by saves of this replica whose answers have not come. There is hardly
+ever more than one of these. At it: the save has failed."""
 
 OUTCOME_NAME: Final = "outcome.json"
 
@@ -67,31 +72,18 @@ class TaskStore:
         self._saving[record.key] = []
         self._save(record, then)
 
-    def _save(self, record: StoredTask, then: Done, *, is_second: bool = False) -> None:
+    def _save(self, record: StoredTask, then: Done, looks: int = LOOKS_MAX) -> None:
         key = record.key
 
         def saved(answer: StorageAnswer) -> None:
             if isinstance(answer, Saved) and self._is_shared:
                 self._versions[key] = answer.version
-            if isinstance(answer, Conflicted) and not is_second:
-                self._look(record, then)
-                return
-            waiting = self._saving[key]
-            # Of a task that was forgotten meanwhile no further record is written, and this one is deleted.
-            dropped = list(waiting) if key in self._gone else []
-            if dropped:
-                waiting.clear()
-            if waiting:
-                self._save(*waiting.pop(0))
+            if isinstance(answer, Conflicted) and looks:
+                self._look(record, then, looks - 1)
+            elif isinstance(answer, Conflicted):
+                self._finish(key, StorageFailed("the record is changed again and again"), then)
             else:
-                del self._saving[key]
-                if key in self._gone:
-                    self._gone.discard(key)
-                    self._forget(key)
-            moved = MOVED if isinstance(answer, Conflicted) else ""
-            then("" if isinstance(answer, Saved) else moved or reason_of(answer))
-            for _, other in dropped:
-                other("the task is gone")
+                self._finish(key, answer, then)
 
         value = msgspec.json.encode(record)
         version = self._versions.get(key, 0) if self._is_shared else None
@@ -99,17 +91,41 @@ class TaskStore:
             lambda ticket: Save(ticket, key, value, record.expires_at_unix, if_version=version), saved
         )
 
-    def _look(self, record: StoredTask, then: Done) -> None:
+    def _look(self, record: StoredTask, then: Done, looks: int) -> None:
         """Looks whose a record is that has another version than was expected. If it is our own, a save was carried out
         whose answer has not come; then this one is repeated."""
 
         def loaded(answer: StorageAnswer) -> None:
-            found = read(answer.value, StoredTask) if isinstance(answer, Loaded) else None
-            if isinstance(answer, Loaded) and found is not None and found.replica == record.replica:
+            if not isinstance(answer, Loaded):
+                self._finish(record.key, answer, then)
+                return
+            found = read(answer.value, StoredTask)
+            if found is not None and found.replica == record.replica:
                 self._versions[record.key] = answer.version
-            self._save(record, then, is_second=True)
+                self._save(record, then, looks)
+            else:
+                self._finish(record.key, Conflicted(), then)
 
         self._storage_orders.order(lambda ticket: Load(ticket=ticket, key=record.key), loaded)
+
+    def _finish(self, key: str, answer: StorageAnswer, then: Done) -> None:
+        """Handles the end of a save, and begins the next one of the same task."""
+        waiting = self._saving[key]
+        # Of a task that was forgotten meanwhile no further record is written, and this one is deleted.
+        dropped = list(waiting) if key in self._gone else []
+        if dropped:
+            waiting.clear()
+        if waiting:
+            self._save(*waiting.pop(0))
+        else:
+            del self._saving[key]
+            if key in self._gone:
+                self._gone.discard(key)
+                self._forget(key)
+        moved = MOVED if isinstance(answer, Conflicted) else ""
+        then("" if isinstance(answer, Saved) else moved or reason_of(answer))
+        for _, other in dropped:
+            other("the task is gone")
 
     def receive_version(self, key: str, version: int) -> None:
         """Takes the version of a record that this replica has written."""

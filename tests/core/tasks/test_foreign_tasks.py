@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from driving import UNIX_AT_ZERO
 from isthmus.core.base.effects import Forward
@@ -14,6 +15,7 @@ from isthmus.core.state.records import StoredTask
 from isthmus.core.tasks import foreign_tasks
 from isthmus.core.tasks.foreign_tasks import BUSY, MIRRORS_MAX
 from isthmus.core.tasks.local_tasks import LOST, SAVED_LATER_S
+from isthmus.core.tasks.store import LOOKS_MAX
 from task_clients import ClientRequest, Party
 from task_scenes import Scene, scene
 from task_servers import Work, text
@@ -357,3 +359,69 @@ def test_a_task_that_is_over_cannot_be_cancelled_at_another_replica_either() -> 
     refused = [world.ask(party.cancel(id)).error for world, party in ((a, a.parties[0]), (b, ann(b)))]
     assert refused[0] == refused[1]
     assert refused[0]["code"] == -32602
+
+
+def lost_answers(world: Scene) -> None:
+    """The storage carries out what it is told, and no answer of it comes."""
+    world.store.is_slow = True
+    world.run()
+    world.store.held.clear()
+    world.store.is_slow = False
+    world.wait(world.limits.storage_timeout_s)
+
+
+def test_an_end_whose_answer_was_lost_is_no_end_of_another_replica() -> None:
+    """Nor is it taken for one because the record cannot be looked at, when it is found to be changed."""
+    a, b = pair()
+    id, work = begun(a)
+    a.server.finish(work, text("done"))
+    lost_answers(a)
+    assert record_of(b, id).status.value == "completed"
+    a.store.is_slow = True
+    a.wait(SAVED_LATER_S)
+    a.store.is_failing = True
+    a.store.deliver(a.world)  # the save is refused, as the version is another one
+    a.run()
+    a.store.is_failing = False
+    a.store.deliver(a.world)  # and the record cannot be looked at
+    a.store.is_slow = False
+    a.wait(1.0)
+    assert a.status(a.parties[0], id) == "working"
+    a.wait(SAVED_LATER_S)
+    assert a.status(a.parties[0], id) == "completed"
+
+
+def test_a_record_that_is_changed_again_and_again_is_saved_later() -> None:
+    a, _ = pair()
+    id, work = begun(a)
+    key = "task/" + id
+    a.server.finish(work, text("done"))
+    a.store.is_slow = True
+    for _look in range(LOOKS_MAX + 1):
+        a.store.records[key] = a.store.records[key]  # a save of its own, which was carried out late
+        a.run()
+        a.store.deliver(a.world)  # the save is refused
+        a.run()
+        a.store.deliver(a.world)  # the record is its own
+    assert a.status(a.parties[0], id) == "working"
+    a.store.is_slow = False
+    a.wait(SAVED_LATER_S)
+    assert a.status(a.parties[0], id) == "completed"
+
+
+@pytest.mark.parametrize("end", ["completed", "working"])
+def test_a_record_with_the_own_name_of_an_unknown_task(end: str) -> None:
+    """An end is one that was stored, though its answer did not come. Anything else was given up."""
+    a, b = pair()
+    id, work = begun(a)
+    if end == "completed":
+        a.server.finish(work, text("done"))
+        a.wait(1.0)
+    assert b.name is not None
+    b.store.records["task/" + id] = msgspec.json.encode(msgspec.structs.replace(record_of(a, id), replica=b.name.owner))
+    party = ann(b)
+    if end == "completed":
+        assert b.status(party, id) == end
+        assert b.ask(party.result(id)).result["content"] == text("done")["content"]
+    else:
+        assert b.ask(party.get(id)).code == -32602
