@@ -86,10 +86,27 @@ class ForeignTasks:
         if not self._own or not is_minted_or_tagged(id):
             return False
         task = self._table.tasks.get(id)
-        if task is not None and (task.is_over or self._local_tasks.is_own(task)):
+        if task is not None and self._local_tasks.is_unsaved(task):
+            self._look_at_end(id, then)
+        elif task is not None and (task.is_over or self._local_tasks.is_own(task)):
             return False
-        self._load(id, then, TRIES_MAX)
+        else:
+            self._load(id, then, TRIES_MAX)
         return True
+
+    def _look_at_end(self, id: str, then: Then) -> None:
+        """Looks whether the end of a task of this replica is stored: other replicas show it from then on."""
+
+        def loaded(answer: StorageAnswer) -> None:
+            if not isinstance(answer, Loaded):
+                then(reason_of(answer))
+                return
+            record = _record_in(id, answer.value)
+            if record is not None and record.replica == self._own and record.status in _FINAL:
+                self._local_tasks.receive_stored_end(id)
+            then("")
+
+        self._storage_orders.order(lambda ticket: Load(ticket=ticket, key=StoredTask.key_of(id)), loaded)
 
     def watch(self, task: Task) -> None:
         """Looks at the record of a task that another replica runs until it is over, while requests wait for it."""

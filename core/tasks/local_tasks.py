@@ -383,22 +383,43 @@ class LocalTasks:
     def _save_end(self, task: Task, record: StoredTask, then: Callable[[str], None]) -> None:
         """Saves the end of a task, and calls `then` with the reason of a failure. With several replicas it is saved
         again until the storage takes it: the others show what the record says."""
+        if self._context.plan.replica is None:
+            self._save(task, record, then)
+        else:
+            self._unsaved[task.id] = record, then
+            self._try_end(task)
+
+    def _try_end(self, task: Task) -> None:
+        end = record, then = self._unsaved[task.id]
 
         def saved(fault: str) -> None:
-            if fault and self._context.plan.replica is not None and self._tasks.get(task.id) is task:
+            if self._unsaved.get(task.id) is not end:
+                return  # the task is gone, or its end was found in the storage
+            if fault:
                 text = f"the end of a task is not stored yet, and is stored later: {fault}"
                 self._context.note("warning", text, task.server)
-                self._unsaved[task.id] = record, then
                 at = self._context.now + SAVED_LATER_S
                 self._context.timers.set(("task-save", task.id), at, "end of a task that could not be saved")
             else:
-                then(fault)
+                del self._unsaved[task.id]
+                then("")
 
         self._save(task, record, saved)
 
     def handle_unsaved(self, id: str) -> None:
         """Saves the end of a task again."""
-        self._save_end(self._tasks[id], *self._unsaved.pop(id))
+        self._try_end(self._tasks[id])
+
+    def is_unsaved(self, task: Task) -> bool:
+        """True if the task is at its end, and it is not known here whether that is stored."""
+        return not task.is_over and task.id in self._unsaved
+
+    def receive_stored_end(self, id: str) -> None:
+        """Handles an end that is in the storage, though the answer to the save has not come."""
+        _, then = self._unsaved.pop(id, (None, None))
+        self._context.timers.cancel(("task-save", id))
+        if then is not None:
+            then("")
 
     def _forget_unsaved(self, id: str) -> None:
         _, then = self._unsaved.pop(id, (None, None))
