@@ -112,7 +112,7 @@ def test_a_paused_replica_is_left_and_ends_when_it_wakes(world: Replicas) -> Non
         error = other.request("tasks/result", {"taskId": task})["error"]
         assert "the replica that ran the call was lost" in error["message"]
         client.only = None
-        with pytest.raises(Lost):
+        with pytest.raises((Lost, ConnectionError)):  # 404; or 502 from one that has not seen yet that it is gone
             client.text("act", steps=[], text="x")
     finally:
         run.signal(signal.SIGCONT)
