@@ -39,7 +39,7 @@ class LocalNotices(MemoryNotices):
         await super().publish(topic)
         try:
             names = os.listdir(self._folder)
-        except FileNotFoundError:  # whoever made the folder is gone, and so are all that listened there
+        except FileNotFoundError:  # the supervisor is gone, and so are all that listened there
             return
         except OSError as error:
             raise StorageError(f"the sockets of other processes cannot be found: {error}") from error

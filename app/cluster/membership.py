@@ -106,7 +106,7 @@ class Membership:
             raise StartError(self._why_refused())
         self._held_at = anyio.current_time()
         if self._gone_s:
-            # Read after the lease was saved: whoever takes one later finds it.
+            # Read after the lease was saved: a replica that takes one later finds it.
             self._joins_others = {key async for key, _ in self._records.scan(LEASE_PREFIX)} != {leases.key}
 
     async def wait_seen(self) -> None:

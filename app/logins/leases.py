@@ -1,8 +1,9 @@
 """The lock of a login in shared records: a lease that its holder renews.
 
-A lease is a record that expires, by the clock of the store, so no two clocks are compared. Whoever saves it while there
-is none holds it. A holder that dies or is cut off from the store does not renew it, and another takes it. The first one
-then finds out by its own monotonic clock that it may have lost the lease, before it sends what may be sent once.
+A lease is a record that expires, by the clock of the store, so no two clocks are compared. A process that saves it
+while there is none holds it. A holder that dies or is cut off from the store does not renew it, and another takes it.
+The first one then finds out by its own monotonic clock that it may have lost the lease, before it sends what may be
+sent once.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class WorkerPages:
                 with anyio.fail_after(TAKE_TIMEOUT_S):
                     await stream.send(msgspec.msgpack.encode(answer))
             except (_TooLong, msgspec.MsgspecError, anyio.BrokenResourceError, TimeoutError):
-                return  # whoever asks counts this worker as missing
+                return  # the worker that asks counts this one as missing
 
     async def _asked(self, tag: str, question: Question) -> Answer | None:
         """Returns the answer of another worker; None if it does not answer."""

@@ -39,8 +39,8 @@ STEADY_S: Final = 60.0
 """Seconds after which a worker that ends has not ended at its start: the delay begins anew."""
 CRASHES_MAX: Final = 6
 """Ends in a row of one worker that were each within `STEADY_S` of its start: about 10 s of attempts. At it: all workers
-are ended, since what makes them end does not go away by itself, and whoever started the supervisor is told. With shared
-stores it may go away, as stores come back: there each worker is started again for good."""
+are ended, and the supervisor with them, since the cause does not go away by itself. With shared stores it may, as
+stores come back: there each worker is started again without a limit."""
 KILL_AFTER_S: Final = 60.0
 """Seconds beyond `shutdown_delay_seconds` and `drain_seconds` for workers to end. Each bounds its own end to less. At
 it: they are killed."""

@@ -71,7 +71,8 @@ class ChangedLists(Interceptor, Feature):
         self._storage_orders = storage_orders
         self._responder = responder
         self._sessions = sessions
-        self._own = "" if context.plan.replica is None else context.plan.replica.owner
+        assert context.plan.replica is not None
+        self._own = context.plan.replica.owner
         self._waiting: dict[tuple[str, str], set[str]] = {}  # what changed since the last record, by server, audience
         self.interceptors = (self,)
         self.timers = {TIMER: self._handle_pause}
@@ -80,7 +81,7 @@ class ChangedLists(Interceptor, Feature):
         return len(self._waiting)
 
     def is_for(self, plan: ServerPlan) -> bool:
-        return bool(self._own) and plan.kind is not Kind.HTTP
+        return plan.kind is not Kind.HTTP
 
     def has_say(self, link: Link) -> bool:
         return False

@@ -41,7 +41,7 @@ from .answers import CANCELLED, TaskAnswers
 from .notifications import TaskNotifications
 from .questions import TaskQuestions
 from .quota import TaskQuota
-from .store import MOVED, TaskStore, record_of, restored
+from .store import GONE, MOVED, TaskStore, record_of, restored
 from .table import Run, TaskTable
 
 MESSAGE_MAX_CHARS: Final = 400
@@ -173,7 +173,7 @@ class LocalTasks:
 
         def confirmed(problem: str) -> None:
             if problem or self._tasks.get(task.id) is not task:
-                then(problem or "the task is gone")
+                then(problem or GONE)
             else:
                 self._save(task, record_of(task), then)
 
@@ -416,15 +416,14 @@ class LocalTasks:
 
     def receive_stored_end(self, id: str) -> None:
         """Handles an end that is in the storage, though the answer to the save has not come."""
+        self._leave_unsaved(id, "")
+
+    def _leave_unsaved(self, id: str, fault: str) -> None:
+        """Waits no more for the save of an end, and reports `fault` as its result."""
         _, then = self._unsaved.pop(id, (None, None))
         self._context.timers.cancel(("task-save", id))
         if then is not None:
-            then("")
-
-    def _forget_unsaved(self, id: str) -> None:
-        _, then = self._unsaved.pop(id, (None, None))
-        if then is not None:
-            then("the task is gone")
+            then(fault)
 
     def _ending_of(self, task: Task, outcome: Outcome) -> TaskInput:
         """Returns RETURN or FAIL. A result with `isError` fails a task of 2025-11-25; in the extension only a JSON-RPC
@@ -518,8 +517,8 @@ class LocalTasks:
         if self._tasks.pop(task.id, None) is None:
             return
         self.task_quota.forget(task)
-        self._forget_unsaved(task.id)
-        for purpose in ("task", "task-tick", "task-save"):
+        self._leave_unsaved(task.id, GONE)
+        for purpose in ("task", "task-tick"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
         self._store.forget(task)
@@ -637,8 +636,8 @@ class LocalTasks:
             return
         if self.is_own(task):
             self.task_quota.leave(task)
-        self._forget_unsaved(task.id)
-        for purpose in ("task", "task-tick", "task-elsewhere", "task-save"):
+        self._leave_unsaved(task.id, GONE)
+        for purpose in ("task", "task-tick", "task-elsewhere"):
             self._context.timers.cancel((purpose, task.id))
         self._store.leave(task)
         self.answer_waiting(task)

@@ -39,6 +39,9 @@ Done = Callable[[str], None]
 MOVED: Final = "another replica has taken the task over"
 """The reason why the record of a task cannot be saved that is at another replica now."""
 
+GONE: Final = "the task is gone"
+"""The reason why a record is not saved any more."""
+
 LOOKS_MAX: Final = 2
 """Looks at a record that was changed meanwhile, by saves of this replica whose answers have not come. There is hardly
 ever more than one of these. At it: the save has failed."""
@@ -125,7 +128,7 @@ class TaskStore:
         moved = MOVED if isinstance(answer, Conflicted) else ""
         then("" if isinstance(answer, Saved) else moved or reason_of(answer))
         for _, other in dropped:
-            other("the task is gone")
+            other(GONE)
 
     def receive_version(self, key: str, version: int) -> None:
         """Takes the version of a record that this replica has written."""

@@ -203,7 +203,7 @@ async def test_who_waits_gets_the_lock_of_who_leaves(world: World) -> None:
 
 
 async def test_a_lock_that_is_not_renewed_ends(world: World) -> None:
-    """The replica that holds it was killed, or is paused. Whoever writes first is not overwritten."""
+    """The replica that holds it was killed, or is paused. The first write is not overwritten."""
     async with world.here.lock(KEY) as held:
         held.check()
         assert await held.read() is None
