@@ -63,8 +63,9 @@ class StdioClient:
         finally:
             end(process)
         self._has_spoken |= any(isinstance(seen, Said) and seen.sender is Role.SERVER for _, seen in played.seen)
-        if not self._has_spoken and process.returncode and pipe.words:
+        if not self._has_spoken and process.returncode:
             pipe.last_words.join(GRACE_S)
+        if not self._has_spoken and process.returncode and pipe.words:
             raise Failed(f"the server ended at once, and said: {' | '.join(pipe.words)}")
         return played
 
