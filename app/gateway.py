@@ -11,11 +11,9 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-import msgspec
 from anyio import to_thread
 
 from ..core.access.gate import Gate
@@ -23,38 +21,23 @@ from ..core.access.issuers import Issuers
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
-from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
 from ..core.status import Command
-from ..core.wire.headers import JSON
-from ..core.wire.http.admin_routes import Page
-from ..core.wire.http.egress import NONE, Proxy, proxy_for
-from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.hop import HopReceiver, HopSigner
-from ..core.wire.http.routes import PageRoute, Refused
-from ..core.wire.http.url import parse_url
-from ..storage.interface import Records
-from ..transports.base.driver import Drive
-from ..transports.base.endpoint import Endpoint
 from ..transports.base.tokens import TokensOf
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
-from ..transports.reverse_proxy.forwarder import Forwarder, TransparentServer
+from ..transports.reverse_proxy.forwarder import Forwarder
 from ..transports.reverse_proxy.replicas import Replicas
 from ..transports.stdio.exit_reason import LAST_LINE_MAX_CHARS, LAST_LINES
-from ..transports.stdio.server_process import ChildSpec
 from ..transports.tls.server import ServerTls
-from ..transports.unix.client import UnixAddress
 from ..transports.unix.listener import LineListener, remove_socket
-from .admin.files import FilePages
+from .admin.pages import ManagementPages
 from .admin.revocations import KIND, RevocationPages, stored_revocations
-from .admin.servers import ServerPages
-from .admin.tasks import TaskPages
-from .admin.tools import ToolPages
 from .base.errors import StartError
-from .base.version import DESCRIPTION, VERSION
+from .base.version import VERSION
 from .cluster import lock_record
 from .cluster.changes import Interest, changes_of_workers, opened_changes
 from .cluster.joined import joined
@@ -63,15 +46,16 @@ from .cluster.lock_record import is_recorded, stored_lock
 from .cluster.membership import Membership
 from .config.access import to_gate_settings, to_issuer_settings, who_may
 from .config.access_settings import Auth
-from .config.addresses import shutdown_delay_of, unix_path
+from .config.addresses import shutdown_delay_of
 from .config.lock_file import pin_rules
-from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
-from .config.settings import Server, Settings
+from .config.plan import to_limits, to_plan
+from .config.settings import Settings
 from .disk.blob_files import BlobFiles
 from .disk.lock import holding
 from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces, remove_workers
+from .logins.start_up import check_login_key, opened_logins
 from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
@@ -80,18 +64,18 @@ from .runtime.listeners import internal_surface, line_listener, open_listeners, 
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
+from .runtime.upstream_addresses import forwarder_for, upstreams_of
 from .runtime.upstreams import warn_of_unchecked
 from .stores.folder import kept_key, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
-from .stores.stores import Stores, opened
-from .workers.pages import TOGETHER, Answer, AnswerAlone, Question, WorkerPages
+from .stores.stores import opened
+from .workers.pages import answers_alone, pages_of_all
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
     from ..transports.web_fetch import FetchSettings
-    from .logins.connect_pages import ConnectPages
     from .logins.setup import Logins
 
 T = TypeVar("T")
@@ -238,7 +222,7 @@ async def running(
     issuers = None if gate_settings is None else _issuers(settings.auth)
     wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
     if wants_logins and is_lasting and settings.storage.is_shared:
-        _check_login_key(settings)
+        check_login_key(settings)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -332,7 +316,7 @@ async def running(
         if wants_logins:
             replica_tell = None if changes is None else announce
             token_of = (lambda _: None) if gate is None else gate.token_of
-            opening = _logins(settings, login_command, plan.link_key, token_of, stores, replica_tell)
+            opening = opened_logins(settings, login_command, plan.link_key, token_of, stores, replica_tell)
             logins = await stack.enter_async_context(opening)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
@@ -345,7 +329,7 @@ async def running(
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
             wall_time=stores.wall_time,
         )
-        forwarder = await stack.enter_async_context(_forwarder(settings, plan.link_key, limits, names, hub.drive))
+        forwarder = await stack.enter_async_context(forwarder_for(settings, plan.link_key, limits, names, hub.drive))
         hops: HopReceiver | None = None
         if membership is not None:
             secret = settings.cluster and settings.cluster.secret
@@ -381,16 +365,27 @@ async def running(
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets, names)
                     traffic = Counts()
-                    connect = None if logins is None else logins.pages
                     files = BlobFiles(stores.blobs)
-                    pages = _pages(gateway, own_sessions, revocations, traffic, connect)
+                    connect = None if logins is None or logins.pages is None else logins.pages.answer
+                    pages: Pages = ManagementPages(
+                        hub,
+                        own_sessions,
+                        limits,
+                        {server.id: server for server in settings.servers},
+                        revocations,
+                        traffic,
+                        tool_counts=gateway.tool_counts,
+                        connect=connect,
+                        replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),
+                        is_stopping=lambda: gateway.is_stopping,
+                    ).answer
                     gateway.own_sessions = own_sessions
                     if worker is not None:
-                        shared_pages = worker.pages(_answers_alone(pages))
+                        shared_pages = worker.pages(answers_alone(pages))
                         await tasks.start(shared_pages.run)
                         for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
                             hub.order(id, Command.STOP)
-                        pages = _pages_of_all(pages, shared_pages)
+                        pages = pages_of_all(pages, shared_pages)
                     http = HttpServer(
                         surface,
                         hub,
@@ -562,229 +557,6 @@ def _make_engine(
         stored_tasks=restored.tasks,
         stored_uploads=restored.uploads,
     )
-
-
-def upstreams_of(server: Server, names: SettingNames = KEYS) -> tuple[ChildSpec | Endpoint | UnixAddress, ...]:
-    """Returns the addresses of a server, in the order of its plan."""
-    upstream = server.upstream
-    if upstream.command is not None:
-        return (ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env),)
-    return tuple(upstream_at(server, url, names) for url in upstream.all_urls)
-
-
-def upstream_at(server: Server, url: str, names: SettingNames = KEYS) -> Endpoint | UnixAddress:
-    """Returns one of the addresses of a server. The proxy is chosen for each."""
-    upstream = server.upstream
-    path = unix_path(url)
-    if path is not None:
-        return UnixAddress(path)
-    headers = tuple(upstream.headers.items())
-    return Endpoint(
-        url,
-        headers,
-        verify_tls=upstream.verify_tls,
-        ca_file=upstream.ca_file,
-        proxy=_proxy_of(server, url, names),
-        names=names,
-    )
-
-
-def _check_login_key(settings: Settings) -> None:
-    """Checks that there is a key for logins in shared records.
-
-    Raises:
-        StartError: some are to be kept there, and there is none.
-    """
-    from .logins.sealing import StoreError, cipher_of_all  # late, as in `_logins`
-    from .logins.setup import keeps_logins
-
-    if keeps_logins(settings):
-        try:
-            cipher_of_all(os.environ)
-        except StoreError as error:
-            raise StartError(str(error)) from None
-
-
-@contextlib.asynccontextmanager
-async def _logins(
-    settings: Settings,
-    login_command: Callable[[str], tuple[str, ...]],
-    key: bytes,
-    token_of: Callable[[str], str | None],
-    stores: Stores,
-    announce: Callable[[str], None] | None,
-) -> AsyncIterator[Logins]:
-    """Opens the logins at servers.
-
-    Args:
-        announce: tells other replicas of a record; None: this process is no replica.
-    """
-    from .logins.opening import opened_shared  # late: few servers want a login
-    from .logins.setup import Logins, keeps_logins
-    from .logins.shared_store import SharedStore
-
-    async with contextlib.AsyncExitStack() as stack:
-        shared = None
-        if keeps_logins(settings) and settings.storage.is_shared:
-            if announce is None:
-                shared = await stack.enter_async_context(opened_shared(settings.storage))
-            else:
-
-                async def records() -> Records:
-                    return stores.records
-
-                async def tell(key: str) -> None:
-                    announce(key)
-
-                shared = SharedStore(records, tell)
-        yield Logins(settings, login_command, key, token_of, shared=shared, records=stores.records)
-
-
-def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
-    """Returns the proxy that leads to a server; None if there is none.
-
-    Raises:
-        StartError: the setting or the environment names a proxy that cannot be used.
-    """
-    try:
-        proxy = proxy_for(parse_url(url), server.upstream.proxy, names.proxy, os.environ)
-    except ValueError as error:
-        exempt = f"or except this server: {names.proxy} {NONE}, or its host in NO_PROXY"
-        raise StartError(f"{server.id}: {error}; {exempt}") from None
-    if proxy is not None:
-        _log.info("%s is reached through the proxy %s, which %s names", server.id, proxy.where, proxy.source)
-    return proxy
-
-
-def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: SettingNames, drive: Drive) -> Forwarder:
-    servers = {}
-    for server in settings.servers:
-        if not server.inspect:
-            (endpoint,) = upstreams_of(server, names)
-            assert isinstance(endpoint, Endpoint)
-            target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
-            servers[server.id] = TransparentServer(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
-    return Forwarder(servers, limits, drive)
-
-
-# --- Pages ----------------------------------------------------------------------------------------------------------
-
-
-def _pages(
-    gateway: Gateway,
-    own_sessions: OwnSessions,
-    revocations: RevocationPages,
-    traffic: Counts,
-    connect: ConnectPages | None,
-) -> Pages:
-    hub, counts, replicas = gateway.hub, gateway.tool_counts, gateway.membership
-    servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
-    by_id = {server.id: server for server in gateway.settings.servers}
-    tools = ToolPages(own_sessions, by_id, gateway.limits, counts=counts)
-    tasks, files = TaskPages(hub, gateway.server_ids), FilePages(hub, gateway.server_ids)
-
-    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
-        match route.page:
-            case Page.HEALTH | Page.READY:
-                unready = servers.unready() if route.page is Page.READY else []
-                is_stopping = gateway.is_stopping and route.page is Page.READY
-                status = "stopping" if is_stopping else "not ready" if unready else "ok"
-                shown: dict[str, object] = {"status": status, "service": "isthmus"}
-                if route.shows_all:
-                    shown |= {"version": VERSION, "sessions": hub.engine.session_count}
-                    shown |= {"servers": unready} if unready else {}
-                    if replicas is not None:
-                        shown |= {"replica": replicas.name.tag, "replicas": replicas.replica_count}
-                return page_answer(200 if status == "ok" else 503, msgspec.json.encode(shown))
-            case Page.INFO:
-                shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
-                return page_answer(200, msgspec.json.encode(shown))
-            case Page.TOOLS:
-                return await tools.show(route.id, route.query, route.identity)
-            case Page.CALL:
-                return await tools.call(route.id, route.query, body, route.identity)
-            case Page.SERVERS:
-                return servers.show_all()
-            case Page.SERVER:
-                return servers.show(route.id)
-            case Page.START | Page.STOP | Page.RESTART:
-                return await servers.act(route.page, route.id)
-            case Page.TASKS:
-                return tasks.show_all(route.query)
-            case Page.TASK:
-                return tasks.show(route.id)
-            case Page.CANCEL:
-                return await tasks.cancel(route.id)
-            case Page.FILES:
-                return files.show_all(route.query)
-            case Page.FILE:
-                return files.show(route.id)
-            case Page.CONTENT:
-                return files.content(route.id)
-            case Page.DELETE:
-                return files.delete(route.id)
-            case Page.CONNECT | Page.CONNECTED:
-                if connect is None:
-                    return page_error(404, "got a page of logins, and no server here has one for each caller")
-                return await connect.answer(route)
-            case Page.REVOKE:
-                return await revocations.revoke(route.query, route.identity)
-            case Page.METRICS:
-                counted = await _exposition(gateway, traffic)
-                return page_answer(200, counted, content_type=(await _metrics()).CONTENT_TYPE)
-
-    return answer
-
-
-def _answers_alone(pages: Pages) -> AnswerAlone:
-    """Returns what answers for this process alone when another worker asks."""
-
-    async def answer(question: Question) -> Answer:
-        found = await pages(PageRoute(question.page, question.id), b"")
-        assert isinstance(found, Refused)
-        return Answer(found.status, found.body)
-
-    return answer
-
-
-def _pages_of_all(pages: Pages, shared: WorkerPages) -> Pages:
-    """Returns the pages, of which some are those of all workers."""
-
-    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
-        if route.page not in TOGETHER:
-            return await pages(route, body)
-        found = await shared.answer(Question(route.page, route.id))
-        kind = (await _metrics()).CONTENT_TYPE if route.page is Page.METRICS else JSON
-        return page_answer(found.status, found.body, content_type=kind)
-
-    return answer
-
-
-async def _exposition(gateway: Gateway, traffic: Counts) -> bytes:
-    """Returns the metrics of this process."""
-    hub, replicas = gateway.hub, gateway.membership
-    exposed: bytes = (await _metrics()).exposition(
-        VERSION,
-        hub.engine.report(),
-        hub.tasks(),
-        hub.now_unix(),
-        traffic=traffic,
-        files=hub.files(),
-        ends=hub.engine.file_ends(),
-        replicas=None if replicas is None else replicas.replica_count,
-    )
-    return exposed
-
-
-async def _metrics() -> ModuleType:
-    """Imports the metrics, with the first request for them: no other module takes longer to import."""
-    return await to_thread.run_sync(_load_metrics)
-
-
-def _load_metrics() -> ModuleType:
-    from .admin import metrics
-
-    return metrics
 
 
 # --- Storage --------------------------------------------------------------------------------------------------------

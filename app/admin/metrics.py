@@ -28,8 +28,6 @@ from .file_metrics import of_files
 from .tasks import OVER, STATUSES
 from .traffic_metrics import TrafficMetrics
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
 KINDS: Final = ("proxied", "local")
 AGES_S: Final = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 """Upper bounds of the buckets: the time of a call, of a session, the usual time to live, and the longest."""

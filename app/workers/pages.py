@@ -15,7 +15,12 @@ import anyio
 import msgspec
 from anyio.abc import SocketStream, TaskStatus
 
-from ...core.wire.http.admin_routes import Page
+from ...core.base.storage import Serve
+from ...core.wire.headers import JSON
+from ...core.wire.http.admin_routes import METRICS_TYPE, Page
+from ...core.wire.http.error_responses import page_answer
+from ...core.wire.http.routes import PageRoute, Refused
+from ...transports.http_server.shared import Pages
 from .metrics import merged_metrics
 from .servers import STOPPED, Json, combined_act, merged_servers
 
@@ -183,3 +188,27 @@ async def _read(stream: SocketStream, max_bytes: int) -> bytes:
         if len(found) > max_bytes:
             raise _TooLong
     return bytes(found)
+
+
+def answers_alone(pages: Pages) -> AnswerAlone:
+    """Returns what answers for this process alone when another worker asks."""
+
+    async def answer(question: Question) -> Answer:
+        found = await pages(PageRoute(question.page, question.id), b"")
+        assert isinstance(found, Refused)
+        return Answer(found.status, found.body)
+
+    return answer
+
+
+def pages_of_all(pages: Pages, shared: WorkerPages) -> Pages:
+    """Returns the pages, of which some are those of all workers."""
+
+    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
+        if route.page not in TOGETHER:
+            return await pages(route, body)
+        found = await shared.answer(Question(route.page, route.id))
+        kind = METRICS_TYPE if route.page is Page.METRICS else JSON
+        return page_answer(found.status, found.body, content_type=kind)
+
+    return answer

@@ -88,6 +88,9 @@ MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS, Page.REVOKE}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token."""
 
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""The media type of the page METRICS: the text format of Prometheus."""
+
 PROBED: Final = frozenset({Page.HEALTH, Page.READY})
 """Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
 
