@@ -21,6 +21,7 @@ from ..core.access.issuers import Issuers
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
+from ..core.base.telemetry import Detail
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
 from ..core.status import Command
@@ -307,7 +308,7 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            emits_telemetry=request_log.is_wanted(),
+            telemetry=Detail.ENDS if request_log.is_wanted() else Detail.NONE,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )

@@ -62,7 +62,8 @@ _NAMES: Final = {
     "base.effects": (
         "Close Delete Dial Effect Emit Forward Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target"
     ),
-    "base.telemetry": "Outcome RequestEnded SessionEnded SessionStarted TelemetryEvent",
+    "base.telemetry": "Detail Outcome QuestionAsked RequestAnswered RequestEnded RequestSent RequestStarted "
+    "SessionEnded SessionStarted TelemetryEvent",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (
         "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "

@@ -590,8 +590,8 @@ LIMIT_TESTS: Final = {
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
-    "core/downstream/telemetry.py::LOOKED_AT_MAX_BYTES": (
-        "core/downstream/test_telemetry.py::test_a_large_result_is_not_searched"
+    "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
+        "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),
     "core/profiles/rewriting.py::CANDIDATES_MAX": (
         "core/profiles/test_rewriting.py::test_a8_candidates_in_an_error_are_bounded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...core.base.telemetry import Outcome, RequestEnded, SessionEnded, TelemetryEvent
+from ...core.base.telemetry import Outcome, RequestEnded, SessionEnded, SessionStarted, TelemetryEvent
 from ..base.logs import REQUESTS, write_later
 from ..base.output import short
 
@@ -14,6 +14,7 @@ _SESSION_CHARS: Final = 6
 _OUTCOMES: Final = {
     Outcome.RESULT: "ok",
     Outcome.TOOL_ERROR: "tool error",
+    Outcome.UNREAD: "ok, unread",
     Outcome.ERROR: "error",
     Outcome.CANCELLED: "cancelled",
 }
@@ -27,12 +28,15 @@ def is_wanted() -> bool:
 
 
 def write(event: TelemetryEvent) -> None:
+    """Writes the line of an event, if it has one."""
+    if not isinstance(event, RequestEnded | SessionStarted | SessionEnded):
+        return
     if isinstance(event, RequestEnded) and event.outcome is Outcome.RESULT and event.method in _SILENT:
         return
     write_later(REQUESTS, _line, event)
 
 
-def _line(event: TelemetryEvent) -> str:
+def _line(event: RequestEnded | SessionStarted | SessionEnded) -> str:
     match event:
         case RequestEnded():
             what = f"{event.method} {event.target}" if event.target else event.method

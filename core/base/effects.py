@@ -11,7 +11,7 @@ import msgspec
 from .errors import LocalProtocolError
 from .events import Cookies, Headers
 from .ids import ChannelId
-from .telemetry import RequestEnded, SessionEnded, SessionStarted
+from .telemetry import AnyEvent
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
 
@@ -212,9 +212,9 @@ class Resume(Effect, frozen=True):
 
 
 class Emit(Effect, frozen=True):
-    """Emits a telemetry event. Ordered only if `Plan.emits_telemetry`; a driver that has no use for it does nothing."""
+    """Emits a telemetry event. Ordered only if `Plan.telemetry` asks for it; a driver may ignore it."""
 
-    event: SessionStarted | SessionEnded | RequestEnded
+    event: AnyEvent
 
 
 class Note(Effect, frozen=True):

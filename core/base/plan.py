@@ -16,6 +16,7 @@ from .name_filter import NameFilter
 from .replica import ReplicaName
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
+from .telemetry import Detail
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -412,8 +413,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
-    emits_telemetry: bool = False
-    """Order an `Emit` for each request of a client that ends, and for each session that starts and ends."""
+    telemetry: Detail = Detail.NONE
+    """The events of sessions and requests for which an `Emit` is ordered."""
     shares_storage: bool = False
     """Other processes use the storage, too, so a file may be there that this one does not know."""
     replica: ReplicaName | None = None

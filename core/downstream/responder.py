@@ -21,8 +21,8 @@ from ..state.exchange import Exchange, ExchangeInput, Reply
 from ..state.list_changes import NOTIFICATION_OF
 from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
+from ..state.telemetry import Telemetry
 from .event_streams import Streams
-from .telemetry import Telemetry
 
 
 class Responder:
@@ -35,7 +35,7 @@ class Responder:
     def __init__(self, context: Context, streams: Streams) -> None:
         self._context = context
         self._streams = streams
-        self.telemetry = Telemetry(context) if context.plan.emits_telemetry else None
+        self.telemetry = Telemetry.of(context)
 
     def touch(self, session: Session) -> None:
         """Restarts the idle time of a session. A leg has none: it lasts as long as its front."""
@@ -252,6 +252,8 @@ class Responder:
 
     def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
         """Sends the client a server request, under an id of ours."""
+        if self.telemetry is not None:
+            self.telemetry.receive_question(session, question.method, related)
         if related is not None and related.task is not None and related.keeper is not None:
             related.keeper.ask(session, question, params, related)
             return

@@ -185,7 +185,7 @@ class Sessions:
                 headers=headers,
             )
             if self._responder.telemetry is not None:
-                self._responder.telemetry.begin(exchange)
+                self._responder.telemetry.begin(session, exchange)
             return exchange
         if frame.method is not None:
             self._receive_notification(session, frame, headers)

@@ -173,7 +173,7 @@ class FastPath:
             plain=way.plain,
         )
         if self._telemetry is not None:
-            self._telemetry.begin(exchange)
+            self._telemetry.begin(session, exchange)
         session.add(exchange, opening.headers)
         way.send(exchange)
         return exchange
@@ -210,7 +210,10 @@ class FastPath:
         context.release(channel)
         self._take_in(link, session, exchange, number, channel)
         if self._telemetry is not None:
-            self._telemetry.end_with_result(session, exchange, result or b"")
+            if pieces is not None:
+                self._telemetry.end_unread(session, exchange, sum(map(len, pieces)) - 1)
+            elif result is not None:
+                self._telemetry.end_with_result(session, exchange, result)
         if pieces is not None:
             self._responder.pass_answer(exchange, pieces)
         elif result is not None:
@@ -251,6 +254,8 @@ class FastPath:
         self, link: Link, session: Session, exchange: Exchange, number: int, post: ChannelId | None = None
     ) -> None:
         """Ends the call, whose response is here, with the end of its `post` if that ended too."""
+        if self._telemetry is not None:
+            self._telemetry.receive_answer(link.plan.id, exchange)
         link.receive_answer(number, post)
         if exchange.token_raw is not None:
             link.remember_token(number, exchange)

@@ -333,7 +333,7 @@ class Stateless:
             raise RemoteProtocolError(NO_MEMORY, rpc_code=OVERLOADED, http_status=503)
         telemetry = self._responder.telemetry
         if telemetry is not None:
-            telemetry.begin(exchange)
+            telemetry.begin(session, exchange)
         session.add(exchange)
         session.receive_headers(headers)
         self._responder.touch(session)

@@ -183,6 +183,8 @@ class Dispatcher:
         elif isinstance(entry, OwnRequest):
             self._receive_own_response(link, role, entry, frame, number)
         else:
+            if self._writer.telemetry is not None:
+                self._writer.telemetry.receive_answer(link.plan.id, entry, frame.error)
             self.receive_answer(link, entry, frame)
             # An answer with an unknown outcome is one of a driver, for a server that may be working still.
             is_lost = frame.error is not None and envelope.error_code(frame.error) == OUTCOME_UNKNOWN

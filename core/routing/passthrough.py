@@ -60,7 +60,7 @@ class Passthrough:
         exchange = None if answer is None else self._exchange_of(link, answer.number)
         if answer is None or exchange is None:
             return False
-        self._begin(link, exchange, answer.number)
+        self._begin(link, exchange, answer.number, sum(map(len, answer.pieces)) - 1)
         role.receive_message()
         if isinstance(role, UpstreamPostRole) and role.number == answer.number:
             self._writer.receive_settled(role)
@@ -99,7 +99,7 @@ class Passthrough:
         exchange = self._exchange_of(link, number)
         assert exchange is not None
         session = link.session_of(exchange)
-        self._begin(link, exchange, number)
+        self._begin(link, exchange, number, size_bytes - front.size_bytes - 1)
         role.receive_message()
         left_bytes = size_bytes - sum(map(len, pieces))
         sink = self._responder.pass_answer(
@@ -160,7 +160,7 @@ class Passthrough:
             return None
         return exchange if self._responder.can_pass(exchange) else None
 
-    def _begin(self, link: Link, exchange: Exchange, number: int) -> None:
+    def _begin(self, link: Link, exchange: Exchange, number: int, result_bytes: int) -> None:
         """Marks the call as answered."""
         link.settle(number)
         if exchange.token_raw is not None:
@@ -175,5 +175,6 @@ class Passthrough:
         exchange.settle()
         session.remove(exchange)
         if self._responder.telemetry is not None:
-            self._responder.telemetry.end_with_result(session, exchange, b"")
+            self._responder.telemetry.receive_answer(link.plan.id, exchange)
+            self._responder.telemetry.end_unread(session, exchange, result_bytes)
         self._responder.touch(session)

@@ -254,7 +254,8 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         task: the task that the client was given for it. The outcome of the exchange becomes the outcome of the task.
         awaits: the id of the task whose outcome it waits for.
         keeper: keeps it, if it may become a task or waits for one.
-        begun_at: the time at which it came, if telemetry is emitted.
+        begun_at: the time at which it came, if telemetry is emitted of it.
+        sent_at: the time at which it was sent upstream last, if telemetry is emitted.
     """
 
     TRANSITIONS = TRANSITIONS
@@ -285,6 +286,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     awaits: str | None = None
     keeper: TaskKeeper | None = None
     begun_at: float | None = None
+    sent_at: float | None = None
 
     def __init__(
         self,
@@ -330,6 +332,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     def receive_begun(self, at: float) -> None:
         """Records the time at which the request came."""
         self.begun_at = at
+
+    def receive_sent_at(self, at: float) -> None:
+        """Records the time at which it was sent upstream."""
+        self.sent_at = at
 
     def read_token(self) -> None:
         """Reads the client's progress token from the params.

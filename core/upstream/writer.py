@@ -14,6 +14,7 @@ from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import SUBSCRIPTION, Link, OwnRequest, QueuedNotification
+from ..state.telemetry import Telemetry
 from ..state.upstream_channels import UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.mcp_headers import headers_for
@@ -21,10 +22,15 @@ from ..wire.http.retry import may_send_again
 
 
 class UpstreamWriter:
-    """The writer of all links, and the timers of what it has sent."""
+    """The writer of all links, and the timers of what it has sent.
+
+    Attributes:
+        telemetry: emits the events of requests; None if the plan asks for none.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.telemetry = Telemetry.of(context)
 
     def write(self, link: Link, exchange: Exchange, params: bytes | None, mirrored: Headers = ()) -> None:
         """Sends a client's request, with our number as its id, and as its progress token if it has one.
@@ -42,6 +48,8 @@ class UpstreamWriter:
         is_lasting = exchange.method == LISTEN
         post = self._emit(link, message, number, exchange.headers, is_lasting=is_lasting, mirrored=mirrored)
         exchange.receive_written(number, post)
+        if self.telemetry is not None:
+            self.telemetry.receive_sent(link, exchange, number, post)
 
     def run(
         self,

@@ -15,6 +15,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.telemetry import Detail
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.wire.http.mcp_headers import headers_for
 
@@ -126,12 +127,13 @@ class Half:
 
     def __init__(self, server: ServerPlan, alias: str | None, *, is_fast: bool, emits: bool) -> None:
         random = Random(1)
-        plan = Plan(servers=(server,), emits_telemetry=emits)
+        telemetry = Detail.STEPS if emits else Detail.NONE
+        plan = Plan(servers=(server,), telemetry=telemetry)
         if alias is not None:
             servers = ProfileServer(id="s", alias=alias), ProfileServer(id="other")
             other = ServerPlan(id="other", kind=Kind.PIPE)
             profile = Profile(id="all", servers=servers)
-            plan = Plan(servers=(*plan.servers, other), profiles=(profile,), emits_telemetry=emits)
+            plan = Plan(servers=(*plan.servers, other), profiles=(profile,), telemetry=telemetry)
         self.engine = BulkEngine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
         fast_path: Any = Inside(self.engine).fast_path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -303,11 +304,19 @@ def running(kind: str) -> Iterator[RecordServer]:
             server.stop()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert isinstance(port, int)
-    return port
+def free_port(count: int = 1) -> int:
+    """The first of so many ports in a row that nobody has.
+
+    They are none of those that systems give to outgoing connections, so that they stay free until a server has them.
+    """
+    while True:
+        first = random.randrange(10_000, 32_000)
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
 
 
 def _is_alive(pid: int) -> bool:

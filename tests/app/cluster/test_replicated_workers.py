@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import Run, until
-from record_servers import PostgresServer, RecordServer
+from record_servers import PostgresServer, RecordServer, free_port
 from replica_processes import Client, Lost, Promises, Replicas, replicas
 from s3_server import S3Server
 from shared_gateways import ALICE, SharedStores
@@ -21,26 +20,11 @@ from worker_runs import children
 PORTS = 4  # two workers, and two that take their places
 
 
-def free_ports() -> int:
-    """The first of some ports in a row that nobody has."""
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-        try:
-            for number in range(port, port + PORTS):
-                with socket.socket() as each:
-                    each.bind(("127.0.0.1", number))
-        except (OSError, OverflowError):
-            continue
-        return port
-
-
 class MixedReplicas(Replicas):
     """One replica with two workers, `a`, and one that is a process, `b`."""
 
     def settings(self, tag: str, root: Path) -> dict[str, Any]:
-        self.internal_ports.setdefault("workers", free_ports())
+        self.internal_ports.setdefault("workers", free_port(PORTS))
         if tag == "a":
             self.internal_ports["a"] = self.internal_ports["workers"]
         return super().settings(tag, root)

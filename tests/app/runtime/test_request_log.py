@@ -19,13 +19,17 @@ from isthmus.core.base.telemetry import Outcome, RequestEnded, SessionEnded, Ses
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 EVIL = "nice\x1b[2J\n12:00:00 error   forged"
-WHO = ("box", "0123456789", EVIL, "2025-11-25")
+WHO = ("box", "0123456789", EVIL, "2025-11-25", "token:ci", False)
+CALL = (*WHO, (1, 0), "tools/call", "echo")
 EVENTS: list[tuple[TelemetryEvent, str | None]] = [
     (SessionStarted(*WHO), "box: session started, revision 2025-11-25 ("),
-    (RequestEnded(*WHO, "initialize", "", Outcome.RESULT, 0.1), None),
-    (RequestEnded(*WHO, "tools/call", "echo", Outcome.RESULT, 0.0004), "box: tools/call echo ok in <1 ms ("),
-    (RequestEnded(*WHO, "tools/call", "echo", Outcome.TOOL_ERROR, 0.5), "box: tools/call echo tool error in 500 ms ("),
-    (RequestEnded(*WHO, "x", "", Outcome.ERROR, 12.34, -32601), "box: x error -32601 in 12.3 s ("),
+    (RequestEnded(*WHO, (1, 0), "initialize", "", Outcome.RESULT, 0.1), None),
+    (RequestEnded(*CALL, Outcome.RESULT, 0.0004), "box: tools/call echo ok in <1 ms ("),
+    (
+        RequestEnded(*CALL, Outcome.TOOL_ERROR, 0.5),
+        "box: tools/call echo tool error in 500 ms (",
+    ),
+    (RequestEnded(*WHO, (1, 0), "x", "", Outcome.ERROR, 12.34, code=-32601), "box: x error -32601 in 12.3 s ("),
     (SessionEnded(*WHO, "gone"), "box: session ended: gone ("),
 ]
 

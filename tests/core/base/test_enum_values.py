@@ -9,8 +9,8 @@ import pkgutil
 import isthmus.core
 from each_row import each_row
 
-OTHERWISE = ("Halt", "Eviction")
-"""Enumerations with other values: see `test_effects` and `test_plan`."""
+OTHERWISE = ("Halt", "Eviction", "Detail")
+"""Enumerations with other values: see `test_effects` and `test_plan`. Those of `Detail` are ordered."""
 
 
 def enums() -> list[type[enum.Enum]]:

@@ -8,13 +8,17 @@ from isthmus.core.base.effects import Emit
 from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.telemetry import (
     NAME_MAX_CHARS,
+    Detail,
     Outcome,
+    RequestAnswered,
     RequestEnded,
+    RequestSent,
+    RequestStarted,
     SessionEnded,
     SessionStarted,
     TelemetryEvent,
 )
-from isthmus.core.downstream import telemetry
+from isthmus.core.state import telemetry
 
 LATEST = "2025-11-25"
 CALL = '{"name":"echo","arguments":{"secret":1}}'
@@ -27,7 +31,7 @@ def told(world: Driver) -> list[TelemetryEvent]:
 @pytest.mark.parametrize("down", ["pipe", "http"])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_each_session_and_request_is_told_of(down: str, up: str) -> None:
-    world = driver(emits_telemetry=True)
+    world = driver(telemetry=Detail.ENDS)
     client = connect(world, down, up)
     client.request("7", "tools/call", CALL)
     world.wait(0.5)
@@ -40,7 +44,7 @@ def test_each_session_and_request_is_told_of(down: str, up: str) -> None:
         client.delete()
     else:
         world.end(client.pipe)
-    begun, *requests, over = told(world)
+    begun, *requests, over = (one for one in told(world) if not isinstance(one, RequestAnswered))
     assert isinstance(begun, SessionStarted) and isinstance(over, SessionEnded)
     assert (begun.server, begun.revision, begun.session) == (up, LATEST, over.session)
     assert all(isinstance(one, RequestEnded) and one.session == begun.session for one in requests)
@@ -65,7 +69,7 @@ def test_nothing_is_told_where_nobody_wants_it() -> None:
 def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
     """A call is made over plain HTTP by somebody; other requests, and those of a probe, are the proxy's own."""
     for sees_hidden, expected in ((False, ["echo"]), (True, [])):
-        world = driver(emits_telemetry=True)
+        world = driver(telemetry=Detail.ENDS)
         pipe = world.engine.new_channel()
         world.open(pipe, PipeOpening("pipe", is_own=True, sees_hidden=sees_hidden))
         world.send(pipe, b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}')
@@ -73,11 +77,11 @@ def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
         world.send(pipe, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}')
         world.answer(world.take_sent("tools/call"))
         assert [one.target for one in told(world) if isinstance(one, RequestEnded)] == expected
-        assert len(told(world)) == len(expected)
+        assert len(told(world)) == 2 * len(expected)  # answered, and ended
 
 
 def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = driver(emits_telemetry=True)
+    world = driver(telemetry=Detail.ENDS)
     client = connect(world, "http", "http")
     client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
     world.answer(world.take_sent("tools/call"))
@@ -89,10 +93,31 @@ def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(telemetry, "LOOKED_AT_MAX_BYTES", 60)
     for text, outcome in (
         ('{"isError":true}', Outcome.TOOL_ERROR),
-        (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.RESULT),
+        (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.UNREAD),
     ):
-        world = driver(emits_telemetry=True)
+        world = driver(telemetry=Detail.ENDS)
         connect(world, "http", "http").request("7", "tools/call", CALL)
         world.answer(world.take_sent("tools/call"), text)
         (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
         assert last.outcome is outcome
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_the_steps_of_a_request_are_emitted_in_order(down: str, up: str) -> None:
+    world = driver(telemetry=Detail.STEPS)
+    client = connect(world, down, up)
+    client.request('"s\\n"', "tools/call", CALL)
+    sent = world.take_sent("tools/call")
+    world.wait(0.5)
+    world.answer(sent, '{"content":[]}')
+    started, written, answered, ended = told(world)[-4:]
+    assert isinstance(started, RequestStarted) and isinstance(written, RequestSent)
+    assert isinstance(answered, RequestAnswered) and isinstance(ended, RequestEnded)
+    assert (started.id_raw, started.target, started.params) == (b'"s\\n"', "echo", CALL.encode())
+    assert {started.request, written.request, answered.request, ended.request} == {started.request}
+    assert (written.server, str(written.number), written.channel) == (up, str(sent.id), sent.channel)
+    assert (written.attempt, written.revision, written.is_pipe) == (1, LATEST, up == "pipe")
+    assert (answered.server, answered.duration_s, answered.code) == (up, 0.5, None)
+    assert (ended.params_bytes, ended.result_bytes) == (len(CALL), len('{"content":[]}'))
+    assert started.is_pipe is ended.is_pipe is (down == "pipe")

@@ -1,0 +1,234 @@
+"""Emits telemetry events of the requests and sessions of clients, where the plan asks for them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from ..base.effects import Emit
+from ..base.errors import RemoteProtocolError
+from ..base.ids import ChannelId
+from ..base.telemetry import (
+    NAME_MAX_CHARS,
+    Detail,
+    Outcome,
+    QuestionAsked,
+    RequestAnswered,
+    RequestEnded,
+    RequestSent,
+    RequestStarted,
+    SessionEnded,
+    SessionStarted,
+    TelemetryEvent,
+)
+from ..jsonrpc import envelope
+from .context import Context
+from .exchange import Exchange
+from .link import Link
+from .session import Session
+
+CLIENTS_KEPT: Final = 128
+"""Names of clients that are kept as text. A client sends the same one with each request."""
+LOOKED_AT_MAX_BYTES: Final = 64 * 1024
+"""The largest result that is searched for `isError`. At it: the outcome is UNREAD."""
+ID_MAX_BYTES: Final = 80
+"""Bytes of the id of a request in an event. Ids that clients choose are shorter. At it: the rest is left out."""
+_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_IS_ERROR: Final = b'"isError":true'
+
+
+class Telemetry:
+    """Orders an `Emit` for each event. A session of the driver's own has no events, but for the calls in it. A leg of a
+    profile has none of its own: its requests are those of the session with the profile.
+
+    A tool's failure is seen by its member `isError` as encoders write it, without spaces; no more is worth its time.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._has_steps = context.plan.telemetry >= Detail.STEPS
+
+    @classmethod
+    def of(cls, context: Context) -> Telemetry | None:
+        """Returns the telemetry of an engine; None if its plan asks for none."""
+        return cls(context) if context.plan.telemetry else None
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    def begin_session(self, session: Session) -> None:
+        """Emits the start of a session."""
+        if not session.is_own and session.leg is None:
+            revision, is_pipe = session.features.revision, session.pipe is not None
+            self._emit(
+                SessionStarted(session.server, session.sid, client_of(session), revision, session.principal, is_pipe)
+            )
+
+    def end_session(self, session: Session, reason: str) -> None:
+        """Emits the end of a session."""
+        if not session.is_own and session.leg is None and not session.is_stateless:
+            revision, is_pipe = session.features.revision, session.pipe is not None
+            self._emit(
+                SessionEnded(
+                    session.server, session.sid, client_of(session), revision, session.principal, is_pipe, reason
+                )
+            )
+
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def begin(self, session: Session, exchange: Exchange) -> None:
+        """Emits the start of a request."""
+        if session.leg is not None or (session.is_own and (exchange.method != "tools/call" or session.sees_hidden)):
+            return  # of its own, a driver makes calls for somebody over plain HTTP
+        exchange.receive_begun(self._context.now)
+        if self._has_steps:
+            self._emit(
+                RequestStarted(
+                    session.server,
+                    session.sid,
+                    _named((exchange.request or session.client).client_info),
+                    session.features.revision,
+                    session.principal,
+                    session.pipe is not None,
+                    exchange.key,
+                    exchange.id_raw[:ID_MAX_BYTES],
+                    exchange.method[:NAME_MAX_CHARS],
+                    _target_of(exchange),
+                    exchange.said,
+                )
+            )
+
+    def receive_sent(self, link: Link, exchange: Exchange, number: int, post: ChannelId | None) -> None:
+        """Handles a request that was written to a server."""
+        if exchange.begun_at is None and link.session_of(exchange).leg is None:
+            return  # the driver asks for itself
+        exchange.receive_sent_at(self._context.now)
+        if self._has_steps:
+            self._emit(
+                RequestSent(
+                    exchange.key,
+                    link.plan.id,
+                    number,
+                    post or link.channel,
+                    exchange.attempts,
+                    link.upstream.revision or "",
+                    link.is_pipe,
+                )
+            )
+
+    def receive_answer(self, server: str, exchange: Exchange, error: bytes | None = None) -> None:
+        """Handles the answer of a server to a request. `error` is the JSON of its error."""
+        if exchange.sent_at is not None:
+            code = None if error is None else envelope.error_code(error)
+            duration_s = self._context.now - exchange.sent_at
+            self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
+
+    def receive_question(self, session: Session, method: str, related: Exchange | None) -> None:
+        """Handles a question of a server. `related` is the request in whose course it asks."""
+        if self._has_steps:
+            request = None if related is None else related.key
+            sid = session.files_sid
+            self._emit(QuestionAsked(request, session.server, sid, method[:NAME_MAX_CHARS]))
+
+    def end(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        """Emits the end of a request. `message` is the response; None if there is none."""
+        if message is None:
+            self._end(session, exchange, Outcome.CANCELLED)
+        elif message.startswith(beginning := envelope.begin_result(exchange.id_raw)):
+            result_bytes = len(message) - len(beginning) - 1
+            self._end(session, exchange, _outcome_of(exchange, message), result_bytes)
+        else:
+            self.end_with_error(session, exchange, _code_of(message))
+
+    def end_with_result(self, session: Session, exchange: Exchange, result: bytes) -> None:
+        """Emits the end of a request with a result."""
+        self._end(session, exchange, _outcome_of(exchange, result), len(result))
+
+    def end_unread(self, session: Session, exchange: Exchange, result_bytes: int) -> None:
+        """Emits the end of a request whose result is passed on unread."""
+        is_tool = exchange.method == "tools/call"
+        self._end(session, exchange, Outcome.UNREAD if is_tool else Outcome.RESULT, result_bytes)
+
+    def end_with_error(self, session: Session, exchange: Exchange, code: int | None) -> None:
+        """Emits the end of a request with an error."""
+        self._end(session, exchange, Outcome.ERROR, code=code)
+
+    def _end(
+        self, session: Session, exchange: Exchange, outcome: Outcome, result_bytes: int = 0, code: int | None = None
+    ) -> None:
+        if exchange.begun_at is None:
+            return
+        self._emit(
+            RequestEnded(
+                session.server,
+                session.sid,
+                _named((exchange.request or session.client).client_info),
+                session.features.revision,
+                session.principal,
+                session.pipe is not None,
+                exchange.key,
+                exchange.method[:NAME_MAX_CHARS],
+                _target_of(exchange),
+                outcome,
+                self._context.now - exchange.begun_at,
+                0 if exchange.said is None else len(exchange.said),
+                result_bytes,
+                code,
+            )
+        )
+
+    def _emit(self, event: TelemetryEvent) -> None:
+        self._context.order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
+
+
+def client_of(session: Session) -> str:
+    return _named(session.client.client_info)
+
+
+class _Implementation(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+
+
+@lru_cache(CLIENTS_KEPT)
+def _named(info: bytes | None) -> str:
+    """Returns the name and version in a client's description of itself."""
+    try:
+        found = msgspec.json.decode(info or b"{}", type=_Implementation)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return f"{found.name} {found.version}".strip()[:NAME_MAX_CHARS]
+
+
+def _target_of(exchange: Exchange) -> str:
+    member = _NAMED_BY.get(exchange.method)
+    if member is None:
+        return ""
+    try:
+        return (envelope.text_of(envelope.member_of(exchange.said, member)) or "")[:NAME_MAX_CHARS]
+    except RemoteProtocolError:
+        return ""
+
+
+def _outcome_of(exchange: Exchange, result: bytes) -> Outcome:
+    if exchange.method != "tools/call":
+        return Outcome.RESULT
+    if len(result) > LOOKED_AT_MAX_BYTES:
+        return Outcome.UNREAD
+    return Outcome.TOOL_ERROR if _IS_ERROR in result else Outcome.RESULT
+
+
+class _Error(msgspec.Struct):
+    code: int
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+def _code_of(message: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(message, type=_Refusal).error.code
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
