@@ -43,7 +43,7 @@ from .state.ports import SessionRouter
 from .state.session import Session
 from .state.storage_orders import StorageOrders
 from .state.upstream_channels import DeleteRole, UpstreamPostRole
-from .status import Command, Status, report
+from .status import ChannelStatus, Command, Status, channel_status, report
 from .subscriptions.subscriptions import Subscriptions
 from .upstream.upstream import Upstream
 
@@ -172,6 +172,15 @@ class Engine:
             or (session is not None and session.in_flight > 0)
             or any(feature.owes(channel) for feature in self._features)
         )
+
+    def channel(self, channel: ChannelId) -> ChannelStatus | None:
+        """The status of a channel; None if it carries no messages of the protocol, or is gone."""
+        return channel_status(self._context.role_of(channel))
+
+    def session_name(self, id: str) -> str:
+        """The public name of the session with this `Mcp-Session-Id`; "" if there is none."""
+        session = self._downstream.sessions.sessions.get(id)
+        return "" if session is None else session.sid
 
     def report(self) -> tuple[Status, ...]:
         """The status of each server, in the order of the plan."""

@@ -8,10 +8,12 @@ from collections import Counter
 import msgspec
 
 from .base.revisions import Era
+from .endpoints.channels import MessageRole, PipeRole, PostRole, StreamRole
 from .routing.links import Links
-from .state.context import Context
+from .state.context import ChannelRole, Context
 from .state.exchange import Exchange
 from .state.link import Link
+from .state.upstream_channels import DuplexRole, UpstreamPostRole, UpstreamStreamRole
 from .state.upstream_session import UpstreamSessionState
 from .upstream.addresses import Addresses
 from .upstream.handshake import Handshaker
@@ -93,6 +95,35 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: tuple[str, ...]
     addresses: tuple[AddressStatus, ...] = ()
     ready_at: float | None
+
+
+class ChannelStatus(msgspec.Struct, frozen=True):
+    """A channel as it is now.
+
+    Attributes:
+        is_upstream: it leads to a server; else it is of a client.
+        server: the id of the server; of a client, that of the server or profile that it uses.
+        session: the public name of the client's session; "" if it has none yet, or the channel serves several.
+    """
+
+    is_upstream: bool
+    server: str
+    session: str
+
+
+def channel_status(role: ChannelRole | None) -> ChannelStatus | None:
+    """Returns the status of a channel with this role; None if it carries no messages of the protocol, or is gone."""
+    match role:
+        case PostRole() | PipeRole():
+            return ChannelStatus(False, role.opening.server, "" if role.session is None else role.session.sid)
+        case MessageRole():
+            return ChannelStatus(False, role.opening.server, "")
+        case StreamRole():
+            return ChannelStatus(False, role.session.server, role.session.sid)
+        case DuplexRole() | UpstreamPostRole() | UpstreamStreamRole():
+            link = role.link
+            return ChannelStatus(True, link.plan.id, "" if link.is_shared else link.session.files_sid)
+    return None
 
 
 def report(context: Context, handshaker: Handshaker, links: Links, sessions: Counter[str]) -> tuple[Status, ...]:

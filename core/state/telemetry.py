@@ -125,8 +125,10 @@ class Telemetry:
             self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
 
     def receive_question(self, session: Session, method: str, related: Exchange | None) -> None:
-        """Handles a question of a server. `related` is the request in whose course it asks."""
+        """Handles a question of a server. `related` is the request in whose course it asks, if that is known;
+        else it is that of the only one that is open."""
         if self._has_steps:
+            related = related or session.only_call()
             request = None if related is None else related.key
             sid = session.files_sid
             self._emit(QuestionAsked(request, session.server, sid, method[:NAME_MAX_CHARS]))

@@ -1,0 +1,109 @@
+"""Watches an engine while somebody looks: attaches the wire log, and makes records of what it holds."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ...core.bulk import BulkEngine
+from .digest import Digest
+from .records import AnyRecord, Body, MessageRecord, Records, SessionRecord
+from .redaction import Redactor
+from .wire_log import WireLog
+
+PAUSE_S: Final = 0.05
+"""Seconds that entries wait to be read together: people do not see the difference, and a burst costs less."""
+AT_ONCE: Final = 200
+"""Entries that are read before other work has its turn: some three milliseconds."""
+KEEP_S: Final = 60.0
+"""Seconds after the last question of a page in which everything is still logged: the page may be loaded anew."""
+WAIT_MAX_S: Final = 25.0
+"""Seconds that a question for news waits at most: shorter than proxies and browsers wait."""
+
+
+class Watching:
+    """The records of one engine.
+
+    Args:
+        keeps: log from the start, whether anybody looks or not.
+
+    Attributes:
+        run_id: differs after each start.
+    """
+
+    def __init__(self, engine: BulkEngine, redactor: Redactor, unix_at_zero: float, *, has_bodies: bool, keeps: bool):
+        self.run_id = secrets.token_hex(6)
+        self.records = Records()
+        self.has_bodies = has_bodies
+        self._redactor = redactor
+        self._unix_at_zero = unix_at_zero
+        self._keeps = keeps
+        self._log = WireLog(engine, self._wake)
+        self._digest = self._new_digest()
+        self._news = anyio.Event()  # entries wait to be read
+        self._changed = anyio.Event()  # there are new records
+        self._looked_at = anyio.current_time()
+        if keeps:
+            self._log.attach()
+
+    def _new_digest(self) -> Digest:
+        return Digest(self.records, self._redactor, self._unix_at_zero, has_bodies=self.has_bodies)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Reads what is logged, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_unseen)
+            task_status.started()
+            while True:
+                await self._news.wait()
+                self._news = anyio.Event()
+                await anyio.sleep(PAUSE_S)
+                while True:
+                    entries, dropped = self._log.take(AT_ONCE)
+                    if not entries:
+                        break
+                    self._digest.add(entries, dropped)
+                    await anyio.lowlevel.checkpoint()
+                changed, self._changed = self._changed, anyio.Event()
+                changed.set()
+
+    async def _stop_unseen(self) -> None:
+        while not self._keeps:
+            await anyio.sleep(KEEP_S)
+            if self._log.is_attached and anyio.current_time() - self._looked_at >= KEEP_S:
+                self._log.detach()
+
+    def look(self) -> None:
+        """Logs from now on, as somebody looks."""
+        self._looked_at = anyio.current_time()
+        if not self._log.is_attached:
+            self._digest = self._new_digest()
+            self._log.attach()
+
+    def note(self, level: str, server: str, text: str) -> None:
+        """Adds a line about a server, if somebody looks."""
+        self._log.note(level, server, text)
+
+    async def after(self, number: int, count: int, wait_s: float) -> list[AnyRecord]:
+        """Returns the records after a number, at most `count`; if there are none, waits for some."""
+        self.look()
+        with anyio.move_on_after(wait_s):
+            while not (found := list(self.records.after(number, count))):
+                await self._changed.wait()
+            return found
+        return []
+
+    def message(self, number: int) -> tuple[MessageRecord, Body] | None:
+        """Returns a message with its bytes; None if it is not kept."""
+        return self.records.message(number)
+
+    def sessions(self) -> list[SessionRecord]:
+        """Returns the sessions that are open, and those that ended last."""
+        self.look()
+        return self._digest.sessions()
+
+    def _wake(self) -> None:
+        self._news.set()
