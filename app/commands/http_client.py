@@ -43,7 +43,7 @@ class Isthmus(NamedTuple):
     Attributes:
         url: its URL as shown to people, without credentials.
         address: the address of its listener, or the path of its Unix domain socket.
-        token: the management token to present, if any.
+        token: the token to present, if any.
     """
 
     url: str
@@ -108,7 +108,10 @@ class Isthmus(NamedTuple):
             return self.no_isthmus(f"it answers with HTTP status {status}")
         if status == 401:
             if self.token is None:
-                return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
+                return Failed(
+                    f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN, or run this command on its "
+                    "machine, as the user who runs it"
+                )
             reason = str(body.get("error", "it is another"))[:REASON_MAX_CHARS]
             return Failed(f"{self.url} does not take this token: {reason}")
         if status == 404 and body.get("code") == "not_found" and str(body.get("detail")).startswith("got path "):

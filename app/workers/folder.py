@@ -24,8 +24,13 @@ class WorkersFolder:
         self._root = root
 
     async def local_token(self, settings: Settings) -> str | None:
-        """Returns the local token of all workers; None if none is wanted."""
-        return await to_thread.run_sync(local_token, settings, os.path.join(self._root, "state"))
+        """Returns the local token of all workers; None if none is wanted.
+
+        Raises:
+            StartError: its key cannot be read.
+        """
+        with start_errors(self._root):
+            return await to_thread.run_sync(local_token, settings, os.path.join(self._root, "state"))
 
     async def remove_worker(self, tag: str) -> None:
         """Removes what a worker that has ended left."""
