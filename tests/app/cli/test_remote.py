@@ -125,7 +125,9 @@ def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> 
         assert run("ps", "--url", url, "--token", TOKEN, env={"ISTHMUS_TOKEN": "another"})[0] == 0
         code, out, err = run("ps", "--url", url)
         assert (code, out) == (1, "")
-        assert err.startswith(f"isthmus: {url} wants a token: give it as --token, or in ISTHMUS_TOKEN; it says: got no ")
+        assert err.startswith(
+            f"isthmus: {url} wants a token: give it as --token, or in ISTHMUS_TOKEN; it says: got no "
+        )
         assert "the token of core.management" in err
         code, out, err = run("ps", "--url", url, "--token", "an0ther")
         assert (code, out) == (1, "") and "does not take this token" in err and "an0ther" not in err
