@@ -87,8 +87,8 @@ def test_no_token_is_shown_for_another_machine(url: str) -> None:
 
 
 def test_the_token_goes_to_the_listener_that_it_belongs_to() -> None:
-    """By the name `localhost`, a listener of another user at another address could get it. With TLS, the name has to
-    stay, since it is that of the certificate."""
+    """A listener of another user at another address of `localhost` does not get it. With TLS, the name has to stay,
+    since it is that of the certificate."""
 
     def asked(url: str, token: str | None = None) -> tuple[object, str | None]:
         isthmus = isthmus_of(argparse.Namespace(url=url, token=token))
