@@ -81,6 +81,7 @@ def add_token(add: Add, shared: argparse.ArgumentParser) -> list[argparse.Argume
         "new",
         parents=[shared],
         help=as_help(about),
+        usage="isthmus token new [options] NAME",
         description=f"{about} The token is printed on stdout, the entry on stderr.",
         epilog="Example: isthmus token new ci --group robots --expires 2027-01-31",
     )
@@ -93,6 +94,7 @@ def add_token(add: Add, shared: argparse.ArgumentParser) -> list[argparse.Argume
         "show",
         parents=[shared],
         help=as_help(about),
+        usage="isthmus token show [options] [URL]",
         description=f"{about} An isthmus has one if its configuration has neither auth nor core.management.token, and "
         "only this machine can reach it.",
         epilog=f'Example: curl -H "Authorization: Bearer $(isthmus token show)" http://{DEFAULT_LISTEN}/files',

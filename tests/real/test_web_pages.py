@@ -107,7 +107,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_browser_that_opens_the_pages_of_operators_sees_and_starts_nothing(config: Path, tmp_path: Path) -> None:
-    """The same browser sees them with the token, so that nothing else keeps it out."""
+    """Chromium sees them with the token, so that nothing else keeps it out."""
     browser = ["node", rig.CLIENTS / "chromium_pages.mjs", rig.require(rig.REAL / "node/node_modules")]
     with (
         rig.serve(config, folder=tmp_path) as proxy,
