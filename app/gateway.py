@@ -61,13 +61,14 @@ from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
-from .runtime.listeners import internal_surface, line_listener, open_listeners, surface_of
+from .runtime.listeners import internal_surface, line_listener, open_listeners, places_of, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
+from .runtime.token_files import TokenFiles, token_folders
 from .runtime.trace_file import Trace, open_trace
 from .runtime.upstream_addresses import forwarder_for, upstreams_of
 from .runtime.upstreams import warn_of_unchecked
-from .stores.folder import kept_key, start_errors
+from .stores.folder import kept_key, local_token, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
@@ -114,6 +115,7 @@ class Gateway:
         end_connections: has each HTTP connection end with its next response.
         wait_arrived: returns when requests that are arriving have arrived, or after a short time.
         is_stopping: it was told to stop, and still serves.
+        local_token: opens its pages of operators on this machine; None: nothing listens, or the settings say who may.
     """
 
     settings: Settings
@@ -133,6 +135,7 @@ class Gateway:
     end_connections: Callable[[], None] = lambda: None
     wait_arrived: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     is_stopping: bool = False
+    local_token: str | None = None
     _is_hurried: anyio.Event = field(default_factory=anyio.Event)
 
     async def announce_stop(self) -> None:
@@ -239,6 +242,7 @@ async def running(
             state = os.path.join(root, "state")
             link_key = await to_thread.run_sync(kept_key, state, "link.key")
             state_key = await to_thread.run_sync(kept_key, state, "state.key")
+            own_token = await to_thread.run_sync(local_token, settings, state) if listen else None
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
@@ -259,7 +263,7 @@ async def running(
                 hard_linked_roots={server.id: server.hard_linked_roots for server in settings.servers},
                 working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
-                private_paths=stores.private_paths,
+                private_paths=(*stores.private_paths, *token_folders()),
                 announce=announce,
             )
             await workspaces.start_up()
@@ -280,6 +284,7 @@ async def running(
             listeners, base_url = await worker.listeners(tls), worker.base_url
         else:
             listeners, base_url = await open_listeners(settings, tls) if listen else ([], "")
+            stack.enter_context(TokenFiles()).show(places_of(listeners), own_token)
         if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
         replicas: Replicas | None = None
@@ -338,6 +343,7 @@ async def running(
             replicas = await stack.enter_async_context(Replicas(membership, signer, limits, hub.drive))
             hops = HopReceiver(signer, membership.name.run)
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, certificate, membership, stderr=stderr)
+        gateway.local_token = own_token
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             tasks.start_soon(keep_purged, stores.records)
@@ -364,7 +370,7 @@ async def running(
                 if listeners:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
-                    surface = surface_of(settings, forwarder.targets, names)
+                    surface = surface_of(settings, forwarder.targets, names, local_token=own_token, base_url=base_url)
                     traffic = Counts()
                     files = BlobFiles(stores.blobs)
                     connect = None if logins is None or logins.pages is None else logins.pages.answer

@@ -2,7 +2,8 @@
 
 The input is the head as on the wire: method, target and version with spaces between; then lines with names and values.
 Accepted outcomes: a `Refused` with a final status and valid headers; or a route, for a Host and an Origin that an
-independent reader allows, and for a server of the surface. No header that is forwarded or returned has a line end.
+independent reader allows, for a server of the surface, and with the token for a page of operators. No header that is
+forwarded or returned has a line end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 
 from isthmus.core.wire.headers import Headers
-from isthmus.core.wire.http.admin_routes import Management
+from isthmus.core.wire.http.admin_routes import MANAGEMENT, USE, Management, Page
 from isthmus.core.wire.http.reverse_proxy import HeaderRules, Sender, request_headers, response_headers
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
@@ -33,7 +34,7 @@ SURFACE = Surface(
     hosts=HOSTS,
     origins=frozenset({"https://page.example"}),
     transparent={"raw": FORWARD_TARGET},
-    management=Management(),
+    management=Management.with_local_token("t", "the right one"),
     passes={"ops": (("authorization", "authorization"), ("cookie", "x-cookie"))},
     required={"a b": ("x-team",)},
     upload_size_max_bytes=1000,
@@ -94,7 +95,10 @@ def test_one_input(data: bytes) -> None:
             assert target.startswith(b"/base")
             assert re.fullmatch(rb"[!-~]+", target)
         case PageRoute(page, _, _):
-            assert page is not None
+            if page in MANAGEMENT | USE and page is not Page.METRICS:
+                shown = [value for name, value in head.headers if name == b"authorization"]
+                assert len(shown) == 1 and re.fullmatch(rb"(?i:bearer) \s*t\s*", shown[0])
+                assert {name for name, _ in head.headers}.isdisjoint({b"via", b"forwarded", b"x-forwarded-for"})
 
 
 def check_allowed(head: Head) -> None:

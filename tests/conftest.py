@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,10 @@ sys.dont_write_bytecode = False
 # Most servers of the tests are on this machine, and a proxy of the environment is for other ones.
 for _name in [name for name in os.environ if name.upper().endswith("_PROXY")]:
     del os.environ[_name]
+
+# Gateways of tests put the files with their tokens here, and commands look for them here.
+_runtime_folder = tempfile.TemporaryDirectory(prefix="isthmus-run-")
+os.environ["XDG_RUNTIME_DIR"] = _runtime_folder.name
 
 # A quarter of the usual number of examples: the planted bugs that such tests notice need no more. EXAMPLES=1000 looks
 # further.

@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = add_tasks(commands.add_parser, shared, running) + add_files(commands.add_parser, shared, running)
 
     add_logins(commands.add_parser, shared, running)
-    add_token(commands.add_parser, shared)
+    verbs += add_token(commands.add_parser, shared)
     add_pin(commands.add_parser, [shared, inputs])
     add_conform(commands.add_parser, shared)
     add_replay(commands.add_parser, shared)

@@ -102,9 +102,14 @@ def _check_driver(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def _token(options: argparse.Namespace, command: list[str]) -> int:
+    no_command(command, "token")
+    if options.verb == "show":
+        from .remote import show_token  # late, as in `_ask_running`
+
+        show_token(options)
+        return DONE
     from ..commands import tokens  # late: no other command needs it
 
-    no_command(command, "token")
     tokens.new(options)
     return DONE
 

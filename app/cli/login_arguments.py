@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .option_groups import AS_JSON, CONFIG_HELP, Add, as_help
+from .listen_options import DEFAULT_LISTEN
+from .option_groups import AS_JSON, CONFIG_HELP, RUNNING_HELP, Add, as_help
 
 
 def add_logins(add: Add, shared: argparse.ArgumentParser, running: argparse.ArgumentParser) -> None:
@@ -69,21 +70,37 @@ def add_logins(add: Add, shared: argparse.ArgumentParser, running: argparse.Argu
     revoke.add_argument("--json", action="store_true", help=AS_JSON)
 
 
-def add_token(add: Add, shared: argparse.ArgumentParser) -> None:
+def add_token(add: Add, shared: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Adds `isthmus token` and its verbs."""
+    about = "Create a static token for a caller, or print the local token of a running isthmus."
+    usage = "isthmus token new [options] NAME | isthmus token show [options] [URL]"
+    token = add("token", parents=[shared], help=as_help(about), usage=usage, description=about)
+    verbs = token.add_subparsers(dest="verb", required=True, metavar="VERB", prog="isthmus token", help="what to do")
     about = "Create a static token for a caller, and its entry for the configuration."
-    token = add(
-        "token",
+    new = verbs.add_parser(
+        "new",
         parents=[shared],
         help=as_help(about),
         usage="isthmus token new [options] NAME",
         description=f"{about} The token is printed on stdout, the entry on stderr.",
         epilog="Example: isthmus token new ci --group robots --expires 2027-01-31",
     )
-    token.add_argument("verb", choices=("new",), help="create a token")
-    token.add_argument("name", metavar="NAME", help="the caller's name, in logs and as the owner of its files")
-    token.add_argument("--group", action="append", default=[], metavar="GROUP", help="group of the caller")
-    token.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="scope of the token")
-    token.add_argument("--expires", metavar="DAY", help="expiry date in UTC, such as 2027-01-31; default: never")
+    new.add_argument("name", metavar="NAME", help="the caller's name, in logs and as the owner of its files")
+    new.add_argument("--group", action="append", default=[], metavar="GROUP", help="group of the caller")
+    new.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="scope of the token")
+    new.add_argument("--expires", metavar="DAY", help="expiry date in UTC, such as 2027-01-31; default: never")
+    about = "Print the local token of a running isthmus of this user, for its management pages."
+    show = verbs.add_parser(
+        "show",
+        parents=[shared],
+        help=as_help(about),
+        usage="isthmus token show [options] [URL]",
+        description=f"{about} An isthmus has one if its configuration has neither auth nor core.management.token, and "
+        "only this machine can reach it.",
+        epilog=f'Example: curl -H "Authorization: Bearer $(isthmus token show)" http://{DEFAULT_LISTEN}/files',
+    )
+    show.add_argument("url", nargs="?", default=f"http://{DEFAULT_LISTEN}", metavar="URL", help=RUNNING_HELP)
+    return list(verbs.choices.values())
 
 
 def add_pin(add: Add, parents: list[argparse.ArgumentParser]) -> None:

@@ -25,6 +25,9 @@ CONFIG_HELP: Final = (
     "configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON; default: the first of "
     f"{', '.join(CONFIG_NAMES)} in this folder"
 )
+RUNNING_HELP: Final = (
+    f"address of the running isthmus, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}"
+)
 T = TypeVar("T")
 Add = Callable[..., argparse.ArgumentParser]
 """Adds the parser of a command to `isthmus`, as `add_parser` does."""
@@ -35,13 +38,14 @@ def add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LI
         "--url",
         default=default,
         metavar="URL",
-        help=f"address of the running isthmus, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
+        help=RUNNING_HELP,
     )
     to.add_argument(
         "--token",
         default=argparse.SUPPRESS if default == argparse.SUPPRESS else None,
         metavar="TOKEN",
-        help=f"core.management.token, or the token of an admin; default: the value of {TOKEN_VARIABLE}",
+        help=f"core.management.token, or the token of an admin; default: the value of {TOKEN_VARIABLE}, else the local "
+        "token of an isthmus that this user runs on this machine",
     )
 
 

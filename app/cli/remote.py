@@ -1,4 +1,5 @@
-"""`isthmus ps`, `start`, `stop`, `restart`, `tasks`, `files` and `auth revoke`: commands to a running isthmus.
+"""`isthmus ps`, `start`, `stop`, `restart`, `tasks`, `files` and `auth revoke`: commands to a running isthmus, and
+`token show`, which prints the token that they present.
 
 `files` may ask its storage folder instead. They are a module of their own because they need an HTTP client, which a
 proxy would load for nothing.
@@ -12,9 +13,12 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
+import msgspec
+
+from ...core.wire.http.url import Address
 from ...transports.base.endpoint import Endpoint
 from ..base import output
-from ..base.errors import ConfigError
+from ..base.errors import ConfigError, Failed
 from ..commands import (
     files as file_command,
 )
@@ -27,6 +31,7 @@ from ..commands import (
 from ..commands.files_over_http import FilesOverHttp
 from ..config.addresses import scheme_of
 from ..config.documents import without_credentials
+from ..runtime.token_files import find
 from .arguments import token_of
 
 T = TypeVar("T")
@@ -104,18 +109,55 @@ def _print(options: argparse.Namespace, result: T, for_people: Callable[[T], str
 
 
 def isthmus_of(options: argparse.Namespace) -> http_client.Isthmus:
-    """Returns the running isthmus that `options` name."""
-    url = options.url
+    """Returns the running isthmus that `options` name, with the token to present: that of the options or the
+    environment, else the local token."""
+    url, token = options.url, token_of(options.token)
+    place = place_at(url, "--url")
+    found = find(place if isinstance(place, str) else (place.host, place.port)) if token is None else None
+    if found is None:
+        return http_client.Isthmus(without_credentials(url), place, token)
+    if not isinstance(place, str) and place.scheme == "http":
+        # By the name `localhost`, the listener of somebody else could get the token. With TLS, a certificate prevents
+        # that, and the name has to stay.
+        place = msgspec.structs.replace(place, host=found.host)
+    return http_client.Isthmus(without_credentials(url), place, found.token)
+
+
+def show_token(options: argparse.Namespace) -> None:
+    """Prints the local token of the running isthmus that `options` name, alone.
+
+    Raises:
+        ConfigError: the URL is none of an isthmus.
+        Failed: no local token is found.
+    """
+    place, shown = place_at(options.url, "URL"), without_credentials(options.url)
+    found = find(place if isinstance(place, str) else (place.host, place.port))
+    if found is None:
+        raise Failed(
+            f"found no local token for {shown}: expected the address of an isthmus that this user runs on this machine "
+            "now, without auth and core.management.token"
+        )
+    output.say(found.token)
+
+
+def place_at(url: str, name: str) -> Address | str:
+    """Returns the address of a listener, or the path of its Unix domain socket.
+
+    Args:
+        name: of the argument that has the URL.
+
+    Raises:
+        ConfigError: it is no such URL.
+    """
     if url.startswith("unix:") and url.strip("/") != "unix:":
-        return http_client.Isthmus(url, url.removeprefix("unix:"), token_of(options.token))
+        return url.removeprefix("unix:")
     shown = without_credentials(url)
     if scheme_of(url) not in ("http", "https") or "?" in url:
-        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
+        raise ConfigError(f"got {name} {shown}, expected http(s)://HOST:PORT or unix:PATH")
     try:
-        address = Endpoint(url).address()
+        return Endpoint(url).address()
     except ValueError as error:
-        raise ConfigError(f"got --url {shown}: {error}") from error
-    return http_client.Isthmus(shown, address, token_of(options.token))
+        raise ConfigError(f"got {name} {shown}: {error}") from error
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], bool]] = {

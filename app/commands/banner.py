@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -16,14 +15,12 @@ from ..config.addresses import host_of
 from ..config.profiles import DEFAULT, left_out, profiles_of, servers_of
 from ..config.settings import Server, Settings
 from ..gateway import Gateway
-from ..runtime.listeners import is_wildcard
+from ..runtime.listeners import DEFAULT_URL, is_wildcard
 from ..runtime.probe import ServerReport
 from .check_adapters import awaits_clients
 from .endpoint_urls import urls
 from .server_details import details, labelled, warned, warnings
 from .server_table import WIDTH, joined, row_of, table
-
-DEFAULT_URL: Final = "http://127.0.0.1:8932"
 
 
 def listening(

@@ -43,7 +43,7 @@ class Isthmus(NamedTuple):
     Attributes:
         url: its URL as shown to people, without credentials.
         address: the address of its listener, or the path of its Unix domain socket.
-        token: the management token to present, if any.
+        token: the token to present, if any.
     """
 
     url: str
@@ -107,9 +107,9 @@ class Isthmus(NamedTuple):
         if not isinstance(body, dict) or status == 200:
             return self.no_isthmus(f"it answers with HTTP status {status}")
         if status == 401:
-            if self.token is None:
-                return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
             reason = str(body.get("error", "it is another"))[:REASON_MAX_CHARS]
+            if self.token is None:
+                return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN; it says: {reason}")
             return Failed(f"{self.url} does not take this token: {reason}")
         if status == 404 and body.get("code") == "not_found" and str(body.get("detail")).startswith("got path "):
             return Failed(

@@ -36,6 +36,14 @@ def who_may(settings: Settings) -> str:
     )
 
 
+def has_local_token(settings: Settings) -> bool:
+    """True if the pages of operators want the token that this gateway makes itself: only this machine reaches them, and
+    the settings name nobody who may use them."""
+    auth, management = settings.auth, settings.core.management
+    is_asked = auth.recognises or auth.anonymous == "deny" or management.token is not None
+    return management.enabled and not is_asked and is_for_this_machine(settings.core)
+
+
 def to_gate_settings(settings: Settings) -> GateSettings | None:
     """Returns the settings of the gate; None if nobody is asked."""
     auth = settings.auth

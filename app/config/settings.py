@@ -29,8 +29,9 @@ class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
         about(
-            "Offer the management pages. Without a token only programs on this machine can use them, and only if "
-            "Isthmus listens on loopback and has no public_base_url of another machine."
+            "Offer the management pages. Without token and auth only programs on this machine can use them, with the "
+            "token of isthmus token show, and only if Isthmus listens on loopback and has no public_base_url of another"
+            " machine."
         ),
     ] = True
     token: Annotated[

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Iterator, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -31,10 +32,14 @@ from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
 from .port_holder import isthmus_at
+from .token_files import Place
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 PASSED_AREAS = frozenset({"mcp", "messages", "upload", "pages"})
 """The areas whose requests replicas pass on to each other, and the health pages."""
+
+DEFAULT_URL: Final = "http://127.0.0.1:8932"
+"""The URL of the port, unless the settings have another."""
 
 _log = logging.getLogger("isthmus.server")
 
@@ -65,6 +70,21 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listeners, base_url
+
+
+def places_of(listeners: list[HttpListener]) -> list[Place]:
+    """Returns the addresses of listeners."""
+    found = []
+    for listener, _ in listeners:
+        for each in listener.listeners if isinstance(listener, MultiListener) else [listener]:
+            found.append(place_of(each.extra(anyio.abc.SocketAttribute.raw_socket)))
+    return found
+
+
+def place_of(listening: socket.socket) -> Place:
+    """Returns the address of a listening socket."""
+    address = listening.getsockname()
+    return address if isinstance(address, str) else (address[0], address[1])
 
 
 def line_listener(
@@ -137,8 +157,19 @@ def is_wildcard(host: str) -> bool:
 
 
 def surface_of(
-    settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None, names: SettingNames = KEYS
+    settings: Settings,
+    transparent: Mapping[str, ForwardTarget] | None = None,
+    names: SettingNames = KEYS,
+    *,
+    local_token: str | None = None,
+    base_url: str = "",
 ) -> Surface:
+    """Returns what the HTTP listeners offer.
+
+    Args:
+        local_token: opens the pages of operators on this machine; None: there is none.
+        base_url: the URL of the port.
+    """
     core = settings.core
     hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
@@ -157,7 +188,7 @@ def surface_of(
         any_host=core.any_host,
         public_origin=_origin_of(core.public_base_url) if core.public_base_url else "",
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
-        management=_management(settings),
+        management=_management(settings, local_token, base_url),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={endpoint: passes for endpoint, passes in _passes(settings) if passes},
@@ -188,13 +219,17 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{host_of(parts.hostname or '')}{port}"
 
 
-def _management(settings: Settings) -> Management | None:
-    """Returns the rules of operator pages, or None. Without a token, only a listener for this machine offers them, or
-    one whose callers are recognised."""
+def _management(settings: Settings, local_token: str | None, base_url: str) -> Management | None:
+    """Returns the rules of operator pages, or None. Without a configured token, only a listener for this machine offers
+    them, or one whose callers are recognised."""
     core = settings.core
     if not core.management.enabled:
         return None
     if core.management.token is not None:
         return Management.with_token(core.management.token)
+    if local_token is not None:
+        place = f" unix:{core.unix_socket}" if core.port is None else "" if base_url == DEFAULT_URL else f" {base_url}"
+        expected = f"the token that this command prints to the user who runs this isthmus: isthmus token show{place}"
+        return Management.with_local_token(local_token, expected)
     is_local = is_for_this_machine(core)
     return Management(is_local=is_local) if is_local or settings.auth.recognises else None

@@ -1,4 +1,4 @@
-"""The storage folder: the keys that are kept in it, and what is said when it cannot be used."""
+"""The storage folder: the keys and the token that are kept in it, and what is said when it cannot be used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Final
 
 from ...storage.interface import StorageError
 from ..base.errors import StartError
+from ..config.access import has_local_token
+from ..config.settings import Settings
 from ..disk.lock import InUse
 
 KEY_BYTES: Final = 32
+LOCAL_TOKEN: Final = "local_token.key"
+"""The name of the key that is the local token, in hexadecimal."""
 
 
 @contextmanager
@@ -26,6 +30,15 @@ def start_errors(what: str) -> Iterator[None]:
         raise StartError(f"{what} cannot be used: {error}") from error
     except OSError as error:
         raise StartError(f"{what} cannot be used: {error.strerror or error}") from error
+
+
+def local_token(settings: Settings, state: str) -> str | None:
+    """Returns the local token of the gateways of a storage folder, which outlasts restarts; None if none is wanted.
+
+    Args:
+        state: the folder of keys.
+    """
+    return kept_key(state, LOCAL_TOKEN).hex() if has_local_token(settings) else None
 
 
 def kept_key(folder: str, name: str) -> bytes:

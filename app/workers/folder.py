@@ -12,7 +12,7 @@ from ..config.settings import Settings
 from ..disk.lock import holding
 from ..disk.remove_tree import remove_tree
 from ..disk.workspaces import remove_worker, remove_workers
-from ..stores.folder import kept_key, start_errors
+from ..stores.folder import kept_key, local_token, start_errors
 from ..stores.start_up import remove_leftovers
 from ..stores.stores import opened, own_folder
 
@@ -22,6 +22,15 @@ class WorkersFolder:
 
     def __init__(self, root: str) -> None:
         self._root = root
+
+    async def local_token(self, settings: Settings) -> str | None:
+        """Returns the local token of all workers; None if none is wanted.
+
+        Raises:
+            StartError: its key cannot be read.
+        """
+        with start_errors(self._root):
+            return await to_thread.run_sync(local_token, settings, os.path.join(self._root, "state"))
 
     async def remove_worker(self, tag: str) -> None:
         """Removes what a worker that has ended left."""

@@ -16,7 +16,8 @@ from anyio.abc import SocketAttribute
 from ...transports.unix.listener import listen_on, remove_socket
 from ..base.errors import StartError
 from ..config.settings import Settings
-from ..runtime.listeners import base_url_of, port_listener
+from ..runtime.listeners import base_url_of, place_of, port_listener
+from ..runtime.token_files import Place
 
 PORT: Final = "port"
 SOCKET: Final = "socket"
@@ -61,6 +62,10 @@ class Listening:
     def descriptors(self) -> dict[str, tuple[int, ...]]:
         """Returns the descriptors of the last configuration, by name."""
         return {key[0]: tuple(each.fileno() for each in self._open[key][1]) for key in self._wanted}
+
+    def places(self) -> list[Place]:
+        """Returns the addresses of the sockets for HTTP of the last configuration."""
+        return [place_of(each) for key in self._wanted if key[0] in (PORT, SOCKET) for each in self._open[key][1]]
 
     def close_others(self) -> None:
         """Closes the sockets that the last configuration does not name."""

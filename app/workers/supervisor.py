@@ -25,6 +25,7 @@ from ..base.errors import ConfigError, Failed, StartError
 from ..config.addresses import shutdown_delay_of
 from ..config.settings import Settings
 from ..runtime.signals import Stop
+from ..runtime.token_files import TokenFiles
 from .folder import WorkersFolder, held_folder
 from .listening import Listening
 from .messages import Handover
@@ -103,6 +104,7 @@ class Supervisor:
         self._show = show
         self._storage_name = storage_name
         self._listening = Listening()
+        self._token_files = TokenFiles()
         self._slots: list[_Slot] = []  # those that serve, in the order of their start
         self._all: set[_Slot] = set()  # those that retire, too
         self._screen: str | None = None  # the banner, until it is shown
@@ -127,9 +129,10 @@ class Supervisor:
         """
         self._places = Places(self._settings)
         async with held_folder(self._settings, self._storage_name) as folder:
-            with tempfile.TemporaryDirectory(prefix="isthmus-workers-") as self._private:
+            with tempfile.TemporaryDirectory(prefix="isthmus-workers-") as self._private, self._token_files:
                 try:
                     await self._listening.open(self._settings)
+                    self._token_files.show(self._listening.places(), await folder.local_token(self._settings))
                     await self._run(stop, folder)
                 finally:
                     self._listening.close()
@@ -272,6 +275,7 @@ class Supervisor:
             if settings.cluster != self._settings.cluster:
                 raise ConfigError("cluster cannot change while workers run: restart for that")
             await self._listening.open(settings)
+            token = await self._folder.local_token(settings)
         except (ConfigError, StartError) as error:
             _log.error("the configuration cannot be used, and the old one stays: %s", error)
             return
@@ -290,6 +294,7 @@ class Supervisor:
                     self._listening.close_others()
                 return
             self._settings = settings
+            self._token_files.show(self._listening.places(), token)
             self._slots[at] = new
             await old.retire()
         self._listening.close_others()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 import h11
 from anyio.abc import ByteStream
+from isthmus.app.gateway import Gateway
 
 PATIENCE_S = 20.0
 USUAL = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -94,6 +95,11 @@ async def requested(
             response = Response(stream, http)
             await response.read_head()
             yield response
+
+
+def operator(gateway: Gateway) -> dict[str, str]:
+    """The header of an operator of this machine; none if the gateway has no local token."""
+    return {} if gateway.local_token is None else {"authorization": f"Bearer {gateway.local_token}"}
 
 
 async def fetch(url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> tuple[int, Json]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import preloaded
+from isthmus.app.runtime.token_files import find
 from preloaded import ISTHMUS
 from screens import unwrapped
 
@@ -334,6 +335,12 @@ class Proxy(Process):
 
     def url_of(self, server: str) -> str:
         return f"{self.base_url}/mcp/{server}"
+
+    @property
+    def operator(self) -> dict[str, str]:
+        """The header of an operator, where the configuration says nothing of tokens."""
+        found = find(("127.0.0.1", self.port))
+        return {} if found is None else {"Authorization": f"Bearer {found.token}"}
 
     @property
     def banner(self) -> str:

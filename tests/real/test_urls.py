@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 def urls_of(proxy: Proxy) -> list[tuple[str, int]]:
     """Returns state and sessions of each URL, as the page of the server says."""
-    reply = fetch(f"{proxy.base_url}/servers/files", "GET", None, {"Accept": "application/json"})
+    reply = fetch(f"{proxy.base_url}/servers/files", "GET", None, {"Accept": "application/json", **proxy.operator})
     found: dict[str, Any] = reply.json()
     return [(url["state"], url["sessions"]) for url in found["urls"]]
 

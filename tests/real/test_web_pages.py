@@ -1,4 +1,5 @@
-"""Test of a web page at another port of this machine, in Chromium: the MCP endpoint is open to it, a command is not."""
+"""Tests of a browser on this machine, Chromium: of a web page at another port, to which the MCP endpoint is open and a
+command is not, and of a browser that opens the pages of operators, as one of an agent may."""
 
 from __future__ import annotations
 
@@ -94,12 +95,47 @@ def web_page(text: str) -> Iterator[tuple[str, dict[str, str], threading.Event]]
             thread.join(PATIENCE_S)
 
 
-def test_a_page_at_another_port_uses_the_endpoint_and_commands_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration that says nothing of tokens."""
     upstream = {"command": [sys.executable, str(TOOLBOX)]}
     servers = [{"id": id, "upstream": upstream, "warm": 0} for id in ("near", "far")]
-    config = tmp_path / "isthmus.json"
+    path = tmp_path / "isthmus.json"
     settings = {"core": {"port": 0}, "storage": {"root": str(tmp_path / "data")}, "servers": servers}
-    config.write_text(json.dumps(settings))
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def test_a_browser_that_opens_the_pages_of_operators_sees_and_starts_nothing(config: Path, tmp_path: Path) -> None:
+    """Chromium sees them with the token, so that nothing else keeps it out."""
+    browser = ["node", rig.CLIENTS / "chromium_pages.mjs", rig.require(rig.REAL / "node/node_modules")]
+    with (
+        rig.serve(config, folder=tmp_path) as proxy,
+        rig.launched(browser, folder=tmp_path, has_stdin=True, code=None) as chromium,
+    ):
+
+        def opened(path: str, token: str = "") -> dict[str, Any]:
+            since = len(chromium.lines)
+            chromium.write_line(json.dumps({"url": proxy.base_url + path, "token": token}))
+            return dict(json.loads(chromium.wait_line("status", since=since).string))
+
+        before = states_of(proxy)
+        for path in ("/files", "/servers", "/tasks", "/mcp/far/tools"):
+            seen = opened(path)
+            assert (seen["status"], seen["scripted"]) == (401, [401, 401]), path
+            assert set(json.loads(seen["text"])) == {"error", "code"}
+        assert {id: each["starts"] for id, each in states_of(proxy).items()} == {
+            id: each["starts"] for id, each in before.items()
+        }
+        token = proxy.operator["Authorization"].removeprefix("Bearer ")
+        for path in ("/files", "/servers", "/tasks", "/mcp/far/tools"):
+            seen = opened(path, token)
+            assert (seen["status"], seen["scripted"][0]) == (200, 200), path
+        chromium.close_stdin()
+        assert chromium.wait_exit() == 0, chromium.describe()
+
+
+def test_a_page_at_another_port_uses_the_endpoint_and_commands_nothing(config: Path, tmp_path: Path) -> None:
     with rig.serve(config, folder=tmp_path) as proxy:
         before = states_of(proxy)
         with web_page(SCRIPT.replace("BASE", proxy.base_url)) as (url, seen, reported):
@@ -119,5 +155,6 @@ def test_a_page_at_another_port_uses_the_endpoint_and_commands_nothing(tmp_path:
 
 
 def states_of(proxy: rig.Proxy) -> dict[str, dict[str, Any]]:
-    with urllib.request.urlopen(f"{proxy.base_url}/servers", timeout=PATIENCE_S) as response:
+    asked = urllib.request.Request(f"{proxy.base_url}/servers", headers=proxy.operator)
+    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as response:
         return {server["name"]: server for server in json.load(response)["servers"]}

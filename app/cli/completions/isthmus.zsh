@@ -34,7 +34,7 @@ _shtab_isthmus_commands() {
     start:'start a server of a running isthmus, and keep it running'
     stop:'stop a server of a running isthmus until `isthmus start`'
     tasks:'show the tasks of a running isthmus, or cancel one'
-    token:'create a static token for a caller, and its entry for the configuration'
+    token:'create a static token for a caller, or print the local token of a running isthmus'
     tools:'list the tools of servers; with a NAME, describe one tool'
     vendor:'write a copy of the engine into another program, or verify a copy'
     wrap:'serve one or several servers without a configuration file, on any transport'
@@ -69,6 +69,14 @@ _shtab_isthmus_tasks_commands() {
     show:'show the details of a task, without its result'
   )
   _describe 'isthmus tasks commands' _commands
+}
+
+_shtab_isthmus_token_commands() {
+  local _commands=(
+    new:'create a static token for a caller, and its entry for the configuration'
+    show:'print the local token of a running isthmus of this user, for its management pages'
+  )
+  _describe 'isthmus token commands' _commands
 }
 
 _shtab_isthmus_options=(
@@ -118,7 +126,7 @@ _shtab_isthmus_auth_ls_defaults_added=0
 _shtab_isthmus_auth_revoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--json[print JSON instead of a table]"
   ":as the audit log shows it\: token\:ci, jwt\:ISSUER\|NAME:"
 )
@@ -211,7 +219,7 @@ _shtab_isthmus_connect_info_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   ":claude-desktop, claude-code, vscode, cursor, windsurf, cline, roo, gemini, codex, copilot, opencode, zed, continue, librechat, inspector, mcp-remote, or json for any other client:"
   ":the server or profile\; default\: all servers:"
 )
@@ -246,7 +254,7 @@ _shtab_isthmus_files_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
@@ -264,7 +272,7 @@ _shtab_isthmus_files_delete_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
@@ -284,7 +292,7 @@ _shtab_isthmus_files_export_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
@@ -305,7 +313,7 @@ _shtab_isthmus_files_list_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
@@ -323,7 +331,7 @@ _shtab_isthmus_files_show_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--root[read the storage folder of an isthmus that does not run]:DIR:_files -/"
   "--server[only files of this server]:ID:"
   "--session[only files of this session, by its name]:ID:"
@@ -399,7 +407,7 @@ _shtab_isthmus_ps_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--json[print JSON instead of a table]"
 )
 
@@ -448,7 +456,7 @@ _shtab_isthmus_restart_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -489,7 +497,7 @@ _shtab_isthmus_start_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -501,7 +509,7 @@ _shtab_isthmus_stop_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   ":the server\'s id, as \`isthmus ps\` shows it:"
 )
 
@@ -513,7 +521,7 @@ _shtab_isthmus_tasks_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--server[only tasks of this server]:ID:"
   "--status[only tasks with this status]:status:(working input_required completed failed cancelled)"
   "--json[print JSON instead of a table]"
@@ -527,7 +535,7 @@ _shtab_isthmus_tasks_cancel_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--json[print JSON instead of a table]"
   ":the task\'s id, or at least its first 8 characters:"
 )
@@ -540,7 +548,7 @@ _shtab_isthmus_tasks_list_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--json[print JSON instead of a table]"
   "--server[only tasks of this server]:ID:"
   "--status[only tasks with this status]:status:(working input_required completed failed cancelled)"
@@ -554,7 +562,7 @@ _shtab_isthmus_tasks_show_options=(
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
   "--url[address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932]:URL:"
-  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN]:TOKEN:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
   "--json[print JSON instead of a table]"
   ":the task\'s id, or at least its first 8 characters:"
 )
@@ -566,15 +574,33 @@ _shtab_isthmus_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
   "--log-format[format of log lines\; default text]:log_format:(text json)"
-  "*--group[group of the caller]:GROUP:"
-  "*--scope[scope of the token]:SCOPE:"
-  "--expires[expiry date in UTC, such as 2027-01-31\; default\: never]:DAY:"
-  ":create a token:(new)"
-  ":the caller\'s name, in logs and as the owner of its files:"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_token_defaults_added=0
+
+_shtab_isthmus_token_new_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "*--group[group of the caller]:GROUP:"
+  "*--scope[scope of the token]:SCOPE:"
+  "--expires[expiry date in UTC, such as 2027-01-31\; default\: never]:DAY:"
+  ":the caller\'s name, in logs and as the owner of its files:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_token_new_defaults_added=0
+
+_shtab_isthmus_token_show_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  ":address of the running isthmus, http(s)\:\/\/HOST\:PORT or unix\:PATH\; default http\:\/\/127.0.0.1\:8932:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_token_show_defaults_added=0
 
 _shtab_isthmus_tools_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -688,7 +714,7 @@ _shtab_isthmus() {
         start) _arguments -C -s $_shtab_isthmus_start_options ;;
         stop) _arguments -C -s $_shtab_isthmus_stop_options ;;
         tasks) _shtab_isthmus_tasks ;;
-        token) _arguments -C -s $_shtab_isthmus_token_options ;;
+        token) _shtab_isthmus_token ;;
         tools) _arguments -C -s $_shtab_isthmus_tools_options ;;
         vendor) _arguments -C -s $_shtab_isthmus_vendor_options ;;
         wrap) _arguments -C -s $_shtab_isthmus_wrap_options ;;
@@ -769,6 +795,30 @@ _shtab_isthmus_tasks() {
         cancel) _arguments -C -s $_shtab_isthmus_tasks_cancel_options ;;
         list) _arguments -C -s $_shtab_isthmus_tasks_list_options ;;
         show) _arguments -C -s $_shtab_isthmus_tasks_show_options ;;
+      esac
+  esac
+}
+
+_shtab_isthmus_token() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->token'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_isthmus_token_defaults_added )); then
+    if (( ${_shtab_isthmus_token_options[(I)${(q)one_or_more}*]} +          ${_shtab_isthmus_token_options[(I)${(q)remainder}*]} +          ${_shtab_isthmus_token_options[(I)${(q)default}]} == 0 )); then
+      _shtab_isthmus_token_options+=(': :_shtab_isthmus_token_commands' '*::: :->token')
+    fi
+    _shtab_isthmus_token_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_isthmus_token_options
+
+  case $state in
+    token)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_isthmus_token-$line[1]:"
+      case $line[1] in
+        new) _arguments -C -s $_shtab_isthmus_token_new_options ;;
+        show) _arguments -C -s $_shtab_isthmus_token_show_options ;;
       esac
   esac
 }

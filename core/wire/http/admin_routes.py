@@ -1,10 +1,12 @@
 """The admin pages: health, metrics, and the servers behind this proxy with their tools, tasks and files, in plain JSON.
 
-`PATHS` is the table of pages. Pages that manage servers, tasks and files are for operators. With a token configured,
-they are open to any client that sends it, and others get a 401. Without one, they are open only to programs on this
-machine that use a loopback name and no proxy: by a DNS name of its choosing (DNS rebinding), or through a proxy in
-front, any client could pass for a local one. To others the pages then do not exist (404). The id of a task or a file
-can be the only secret that separates its client from others, so no one but operators may read it here.
+`PATHS` is the table of pages. Pages that manage servers, tasks and files are for operators. `Management` says how one
+is known without a gate: by a configured token, from anywhere, or by a *local token*, which programs of the same user
+can find. A local token counts only in requests of programs on this machine that use a loopback name and no proxy: by a
+DNS name of its choosing (DNS rebinding), or through a proxy in front, any client could pass for a local one. To others
+the pages then do not exist (404). Being on this machine is not enough, since a browser on it may act for others: for a
+web page, or for an agent that reads one. The id of a task or a file can be the only secret that separates its client
+from others, so no one but operators may read it here.
 
 A *command* is a request for a page by any method but GET, HEAD and OPTIONS. `check_command` refuses those of web pages
 of other origins, even of origins that may use the MCP endpoint.
@@ -86,7 +88,8 @@ _TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
 _FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
 MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS, Page.REVOKE}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
-"""Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token."""
+"""Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token: a
+browser that opens a URL is no client, and would start the server."""
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the page METRICS: the text format of Prometheus."""
@@ -111,20 +114,8 @@ _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-for
 """Headers by which a proxy in front, perhaps on this machine, shows that it forwards requests of others."""
 
 
-class Management(msgspec.Struct, frozen=True):
-    """The access rule of the pages that manage servers, tasks and files.
-
-    Attributes:
-        token_sha256: the SHA-256 of the token that operators send; None: no token, and access from this machine only.
-        is_local: only this machine reaches the listener, so that a caller who is not recognised may be let in.
-    """
-
-    token_sha256: bytes | None = None
-    is_local: bool = True
-
-    @classmethod
-    def with_token(cls, token: str) -> Management:
-        return cls(hashlib.sha256(token.encode()).digest())
+TOKEN_EXPECTED: Final = "the token of core.management (of isthmus wrap: ISTHMUS_TOKEN)"
+ADMIN_EXPECTED: Final = f"that of a caller in the group {ADMIN}"
 
 
 class Access(enum.Enum):
@@ -132,6 +123,68 @@ class Access(enum.Enum):
     HIDDEN = "hidden"  # respond as if the page did not exist
     DENIED = "denied"  # the token is missing or another
     FORBIDDEN = "forbidden"  # the caller is known, and no operator
+
+
+class Management(msgspec.Struct, frozen=True):
+    """The access rule of the pages for operators, for callers whom no gate has identified.
+
+    Without a token, nobody is let in but those whom a gate identifies. `judge` knows no pages, so that a listener with
+    pages of its own can use it.
+
+    Attributes:
+        token_sha256: the SHA-256 of the token that operators send; None: there is none.
+        is_local: only this machine reaches the listener.
+        is_local_token: the token counts on this machine alone.
+        expected: says to people which token is right, and where they find it.
+    """
+
+    token_sha256: bytes | None = None
+    is_local: bool = True
+    is_local_token: bool = False
+    expected: str = ADMIN_EXPECTED
+
+    @classmethod
+    def with_token(cls, token: str) -> Management:
+        """Returns the rule of a configured token, which operators may send from anywhere."""
+        return cls(hashlib.sha256(token.encode()).digest(), expected=TOKEN_EXPECTED)
+
+    @classmethod
+    def with_local_token(cls, token: str, expected: str) -> Management:
+        """Returns the rule of a token that programs of this user find on this machine."""
+        return cls(hashlib.sha256(token.encode()).digest(), is_local_token=True, expected=expected)
+
+    @property
+    def is_confined(self) -> bool:
+        """True if the pages exist for programs on this machine alone."""
+        return self.token_sha256 is None or self.is_local_token
+
+    def is_near(self, headers: Headers, host: str) -> bool:
+        """True if a program on this machine sends the request, and no proxy forwards it.
+
+        Args:
+            host: the `Host` of the request, port included.
+        """
+        return self.is_local and is_loopback(host) and not any(name in _FORWARDED for name, _ in headers)
+
+    def judge(self, headers: Headers, host: str) -> Access:
+        """Decides whether the sender of a request is an operator: by its token, never by its query."""
+        if self.is_confined and not self.is_near(headers, host):
+            return Access.HIDDEN
+        if self.token_sha256 is None:
+            return Access.DENIED
+        lines = [value for name, value in headers if name == b"authorization"]
+        scheme, _, token = lines[0].partition(b" ") if len(lines) == 1 else (b"", b"", b"")
+        digest = hashlib.sha256(token.strip()).digest()
+        is_right = hmac.compare_digest(digest, self.token_sha256) and scheme.lower() == b"bearer"
+        return Access.GRANTED if is_right else Access.DENIED
+
+    def explain(self, headers: Headers) -> str:
+        """Says to a sender who is not let in what was seen and what is right. No token is repeated."""
+        lines = [value for name, value in headers if name == b"authorization"]
+        seen = "no Authorization header" if not lines else f"{len(lines)} Authorization headers"
+        if len(lines) == 1:
+            seen = "another token" if lines[0][:7].lower() == b"bearer " else "Authorization without Bearer"
+        return f"got {seen}, expected Authorization: Bearer and {self.expected}"
 
 
 def find_page(path: str) -> tuple[Page, str] | None:
@@ -144,26 +197,19 @@ def find_page(path: str) -> tuple[Page, str] | None:
 
 
 def access(headers: Headers, host: str, management: Management | None, page: Page) -> Access:
-    """Decides whether a request may see a page.
+    """Decides whether a caller whom no gate has identified may see a page.
 
     Args:
         host: the `Host` of the request, port included.
         management: the access rule; None: no access to the pages of `MANAGEMENT`.
     """
-    token_sha256 = None if management is None else management.token_sha256
-    if page not in MANAGEMENT and (page not in USE or token_sha256 is None):
-        return Access.GRANTED
     if management is None:
-        return Access.HIDDEN
-    if token_sha256 is None:
-        is_forwarded = any(name in _FORWARDED for name, _ in headers)
-        is_near = management.is_local and is_loopback(host) and not is_forwarded
-        return Access.GRANTED if is_near else Access.HIDDEN
-    lines = [value for name, value in headers if name == b"authorization"]
-    scheme, _, token = lines[0].partition(b" ") if len(lines) == 1 else (b"", b"", b"")
-    digest = hashlib.sha256(token.strip()).digest()
-    is_right = hmac.compare_digest(digest, token_sha256) and scheme.lower() == b"bearer"
-    return Access.GRANTED if is_right else Access.DENIED
+        return Access.HIDDEN if page in MANAGEMENT else Access.GRANTED
+    if page not in MANAGEMENT and (page not in USE or management.token_sha256 is None):
+        return Access.GRANTED
+    if page is Page.METRICS and management.is_confined and management.is_near(headers, host):
+        return Access.GRANTED  # scrapers have no token, and metrics have no payload
+    return management.judge(headers, host)
 
 
 def access_of(identity: Identity, management: Management | None, page: Page) -> Access:

@@ -373,10 +373,9 @@ def _page_route(
     if granted is Access.HIDDEN:
         raise _NotFound
     if granted is Access.DENIED:
-        wanted = "expected Authorization: Bearer and the token of core.management (of isthmus wrap: ISTHMUS_TOKEN)"
-        return page_error(
-            401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
-        )
+        assert surface.management is not None
+        message = surface.management.explain(head.headers)
+        return page_error(401, message, ((b"www-authenticate", b'Bearer realm="isthmus"'),))
     server = _server([id], surface) if page in USE else decode_segment(id)
     allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:

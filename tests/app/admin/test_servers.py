@@ -15,12 +15,13 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from http_caller import PATIENCE_S, Caller, requested
+from http_caller import PATIENCE_S, Caller, operator, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.base.version import DESCRIPTION, VERSION
+from isthmus.app.config.access import has_local_token
 from isthmus.app.config.access_settings import Auth
 from isthmus.app.config.plan import to_limits
-from isthmus.app.config.settings import Core, Management, Server, Sessions, Settings, ToolFilter, Upstream
+from isthmus.app.config.settings import Core, Management, Server, Sessions, Settings, Storage, ToolFilter, Upstream
 from isthmus.app.gateway import Gateway, running
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ async def fetch(
     gateway: Gateway, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Json]:
     """Status and JSON body. The posted body is sent as JSON, unless it is bytes."""
-    fields = {**(POSTED if method == "POST" else {}), **(headers or {})}
+    fields = {**operator(gateway), **(POSTED if method == "POST" else {}), **(headers or {})}
     sent = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     async with requested(gateway.base_url + path, method, fields, sent) as response:
         return response.status, await response.json()
@@ -200,7 +201,8 @@ async def test_a_transparent_server_is_listed_and_left_alone() -> None:
             assert (other["name"], other["type"], other["state"]) == ("far", "remote", "transparent")
             assert await order(gateway, "stop", "far") == 409
             assert (await get(gateway, "/readyz"))["status"] == "ok"
-            assert (await get(gateway, "/mcp/far/tools"))["server"] == "a", "it has passed through"
+            status, body = await fetch(gateway, "GET", "/mcp/far/tools")
+            assert (status, far.base_url in body["error"]) == (401, True), "it has passed through, without the token"
 
 
 # --- Starting and stopping ------------------------------------------------------------------------------------------
@@ -466,7 +468,8 @@ async def test_a_result_comes_back_as_the_server_gave_it() -> None:
     """Numbers keep every digit in both directions."""
     async with proxy(child("c", peer="curious")) as gateway:
         sent = b'{"name":"mirror","arguments":{"big":98765432109876543210,"dot":1.50,"text":"\\u00e9"}}'
-        async with requested(f"{gateway.base_url}/mcp/c/tools/call", "POST", POSTED, sent) as response:
+        posted = POSTED | operator(gateway)
+        async with requested(f"{gateway.base_url}/mcp/c/tools/call", "POST", posted, sent) as response:
             assert response.status == 200
             body = await response.body()
         assert b'"structuredContent":{"big":98765432109876543210,"dot":1.50,"text":"\\u00e9"}' in body
@@ -715,13 +718,51 @@ async def test_without_a_token_the_pages_do_not_exist_for_remote_clients(core: C
         assert gateway.hub.child_pids == []
 
 
-async def test_a_socket_of_this_machine_alone_needs_no_token(tmp_path: Path) -> None:
-    """A Unix socket needs no token, whatever address is configured beside it."""
+async def test_a_socket_of_this_machine_wants_the_local_token(tmp_path: Path) -> None:
+    """A Unix socket has one, whatever address is configured beside it."""
     core = Core(port=None, host="0.0.0.0", unix_socket=str(tmp_path / "socket"))
-    async with running(Settings(core=core, servers=(child(),)), listen=True, is_lasting=False):
-        async with await anyio.connect_unix(str(tmp_path / "socket")) as stream:
-            await stream.send(b"GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
+    async with running(Settings(core=core, servers=(child(),)), listen=True, is_lasting=False) as gateway:
+        for token, status in (("x", 401), (gateway.local_token, 200)):
+            async with await anyio.connect_unix(str(tmp_path / "socket")) as stream:
+                shown = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+                await stream.send(f"GET /servers HTTP/1.1\r\n{shown}".encode())
+                assert (await stream.receive()).startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_the_local_token_outlasts_a_restart_and_is_told_to_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    tokens = []
+    for root in ("one", "one", "other"):
+        settings = Settings(core=Core(port=0), storage=Storage(root=str(tmp_path / root)), servers=(child(),))
+        async with running(settings, listen=True, is_lasting=True) as gateway:
+            assert gateway.local_token is not None
+            tokens.append(gateway.local_token)
+            status, body = await fetch(gateway, "GET", "/servers", headers={"authorization": "Bearer other"})
+            assert status == 401
+            assert body["error"].endswith(f"isthmus token show {gateway.base_url}")
+    assert tokens[0] == tokens[1] != tokens[2]
+    assert not any(token in caplog.text for token in tokens)
+    key = tmp_path / "one" / "state" / "local_token.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("core", "auth", "has_token"),
+    [
+        (Core(port=0), Auth(), True),
+        (Core(port=0), Auth(anonymous="allow"), True),
+        (Core(port=0), Auth(anonymous="deny"), False),
+        (Core(port=0), Auth(unix_peers=True), False),
+        (Core(port=0, management=Management(token="x")), Auth(), False),
+        (Core(port=0, management=Management(enabled=False)), Auth(), False),
+        (Core(port=0, host="0.0.0.0"), Auth(anonymous="allow"), False),
+        (Core(port=0, public_base_url="https://gate.example"), Auth(anonymous="allow"), False),
+    ],
+)
+def test_the_settings_that_need_a_local_token(core: Core, auth: Auth, has_token: bool) -> None:
+    assert has_local_token(Settings(core=core, auth=auth, servers=(child(),))) is has_token
 
 
 async def test_a_page_elsewhere_starts_nothing() -> None:

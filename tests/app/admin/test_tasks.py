@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from http_caller import MARK, PATIENCE_S, Caller, fetch, requested
+from http_caller import MARK, PATIENCE_S, Caller, fetch, operator, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.admin.metrics import AGES_S, exposition
 from isthmus.app.admin.tasks import OVER, STATUSES
@@ -55,19 +55,19 @@ async def proxy(**core: Any) -> AsyncIterator[Gateway]:
 
 
 async def ids(gateway: Gateway, query: str = "") -> list[str]:
-    status, body = await fetch(f"{gateway.base_url}/tasks{query}")
+    status, body = await fetch(f"{gateway.base_url}/tasks{query}", headers=operator(gateway))
     assert status == 200, body
     return [task["id"] for task in body["tasks"]]
 
 
 async def test_all_tasks_are_listed_in_order_and_each_looks_alike_alone(engine: type[TaskEngine]) -> None:
     async with proxy() as gateway:
-        status, body = await fetch(f"{gateway.base_url}/tasks")
+        status, body = await fetch(f"{gateway.base_url}/tasks", headers=operator(gateway))
         assert (status, list(body)) == (200, ["tasks"])
         for shown, kept in zip(body["tasks"], engine.kept, strict=True):
             assert {name: shown[name] for name in kept.__struct_fields__} == msgspec.structs.asdict(kept)
             assert set(shown) == {*kept.__struct_fields__, "age_s", "expires_in_s"}
-            one = (await fetch(f"{gateway.base_url}/tasks/{kept.id}"))[1]
+            one = (await fetch(f"{gateway.base_url}/tasks/{kept.id}", headers=operator(gateway)))[1]
             assert {**one, "age_s": 0, "expires_in_s": 0} == {**shown, "age_s": 0, "expires_in_s": 0}
         assert 100 <= body["tasks"][0]["age_s"] < 100 + PATIENCE_S
         assert 60 - PATIENCE_S < body["tasks"][2]["expires_in_s"] <= 60
@@ -97,22 +97,22 @@ async def test_a_list_may_be_narrowed(engine: type[TaskEngine]) -> None:
 )
 async def test_what_narrows_nothing_is_refused_by_name(engine: type[TaskEngine], query: str, reason: str) -> None:
     async with proxy() as gateway:
-        status, body = await fetch(f"{gateway.base_url}/tasks?{query}")
+        status, body = await fetch(f"{gateway.base_url}/tasks?{query}", headers=operator(gateway))
         assert (status, body["code"]) == (400, 400)
         assert reason in body["error"]
 
 
 async def test_a_task_is_cancelled_once(engine: type[TaskEngine]) -> None:
     async with proxy() as gateway:
-        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", MARK)
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", operator(gateway))
         assert (status, body["id"], body["action"], body["status"]) == (200, DIG, "cancel", "success")
         assert (body["task"]["id"], body["task"]["status"]) == (DIG, "cancelled")
-        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", MARK)
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", operator(gateway))
         assert (status, body["code"]) == (409, 409)
         assert body["error"] == f"the task {DIG} is over already: cancelled"
         for id in (DONE, GONE):
-            assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 409
-        status, _ = await fetch(f"{gateway.base_url}/tasks/{ASK}/cancel", "POST", MARK)
+            assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", operator(gateway)))[0] == 409
+        status, _ = await fetch(f"{gateway.base_url}/tasks/{ASK}/cancel", "POST", operator(gateway))
         assert status == 200, "one that waits for an answer"
         assert engine.cancelled == [DIG, ASK]
 
@@ -122,7 +122,7 @@ async def test_an_unknown_task_is_not_found(engine: type[TaskEngine], id: str) -
     """A prefix of an id does not find the task either."""
     async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{id}"), ("POST", f"/tasks/{id}/cancel")):
-            status, body = await fetch(gateway.base_url + path, method, MARK)
+            status, body = await fetch(gateway.base_url + path, method, operator(gateway))
             assert (status, body["code"]) == (404, 404)
             assert "expected one that is kept" in body["error"]
         assert engine.cancelled == []
@@ -131,8 +131,8 @@ async def test_an_unknown_task_is_not_found(engine: type[TaskEngine], id: str) -
 async def test_only_posts_cancel(engine: type[TaskEngine]) -> None:
     async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{DIG}/cancel"), ("DELETE", f"/tasks/{DIG}"), ("POST", f"/tasks/{DIG}")):
-            assert (await fetch(gateway.base_url + path, method, MARK))[0] == 405
-        form = {"content-type": "application/x-www-form-urlencoded"}
+            assert (await fetch(gateway.base_url + path, method, operator(gateway)))[0] == 405
+        form = operator(gateway) | {"content-type": "application/x-www-form-urlencoded"}
         assert (await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", form))[0] == 415
         assert engine.cancelled == []
 

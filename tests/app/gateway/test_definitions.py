@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
-from http_caller import PATIENCE_S, Caller, Json, fetch, requested
+from http_caller import PATIENCE_S, Caller, Json, fetch, operator, requested
 from isthmus.app.base.errors import ConfigError
 from isthmus.app.commands.pins import pin
 from isthmus.app.config.load import load
 from isthmus.app.config.settings import Settings
-from isthmus.app.gateway import running
+from isthmus.app.gateway import Gateway, running
 
 pytestmark = pytest.mark.anyio
 
@@ -57,14 +57,14 @@ class World:
             async with running(self.settings, listen=True, is_lasting=False) as gateway:
                 caller = Caller(f"{gateway.base_url}/mcp/{endpoint}")
                 await caller.initialize()
-                yield Talk(caller, gateway.base_url)
+                yield Talk(caller, gateway)
 
 
 class Talk:
     """A client of the server, through the gateway."""
 
-    def __init__(self, caller: Caller, base_url: str) -> None:
-        self._caller, self._base_url = caller, base_url
+    def __init__(self, caller: Caller, gateway: Gateway) -> None:
+        self._caller, self._gateway, self._base_url = caller, gateway, gateway.base_url
 
     async def list(self) -> list[Json]:
         answered = await self._caller.request("tools/list")
@@ -81,7 +81,7 @@ class Talk:
         return await self.ask("tools/call", name=name, arguments={})
 
     async def differences(self) -> Json:
-        _, shown = await fetch(f"{self._base_url}/servers/a")
+        _, shown = await fetch(f"{self._base_url}/servers/a", headers=operator(self._gateway))
         found: Json = shown["differences"]
         return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
+from http_caller import PATIENCE_S, USUAL, Caller, fetch, operator, requested
 from isthmus.app.base.errors import StartError
 from isthmus.app.base.version import VERSION
 from isthmus.app.config.file_settings import UploadConsumerAdapter
@@ -141,7 +141,7 @@ async def test_whoever_is_to_authenticate_gets_the_challenge(pass_headers: tuple
                 failure = (await response.json())["error"]
             assert failure["data"] == {"httpStatus": 401}
             assert "near wants credentials" in failure["message"]
-            status, body = await fetch(f"{near.base_url}/mcp/near/tools", headers={"authorization": "Bearer 4711"})
+            status, body = await fetch(f"{near.base_url}/mcp/near/tools", headers=operator(near))
             assert status == 503
             assert ("pass no headers on: use an MCP client" in body["error"]) == bool(pass_headers)
         tasks.cancel_scope.cancel()

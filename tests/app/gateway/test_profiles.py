@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from http_caller import PATIENCE_S, Caller, fetch
+from http_caller import PATIENCE_S, Caller, fetch, operator
 from isthmus.app.config.access_settings import Access, Auth, Token
 from isthmus.app.config.profile_settings import Profile, ProfileServer
 from isthmus.app.config.settings import Core, Server, Settings, Upstream
@@ -61,7 +61,7 @@ async def test_both_servers_are_used_at_one_endpoint() -> None:
         unnamed = Caller(f"{found.base_url}/mcp")
         await unnamed.initialize()
         assert {name.replace("first__", "one__") for name in await names(unnamed)} == set(shown)
-        status, _ = await fetch(f"{found.base_url}/mcp/both/tools")
+        status, _ = await fetch(f"{found.base_url}/mcp/both/tools", headers=operator(found))
         assert status == 404, "tool pages are of one server"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from http_caller import MARK, PATIENCE_S, Caller, Json, fetch
+from http_caller import PATIENCE_S, Caller, Json, fetch, operator
 from isthmus.app.config.settings import Core, Server, ServerTasks, Settings, Storage, Tasks, Upstream
 from isthmus.app.gateway import Gateway, running
 from isthmus.core.base.limits import Limits
@@ -55,7 +55,7 @@ async def result(caller: Caller, id: str) -> Json:
 
 
 async def listed(gateway: Gateway) -> list[Json]:
-    status, body = await fetch(f"{gateway.base_url}/tasks")
+    status, body = await fetch(f"{gateway.base_url}/tasks", headers=operator(gateway))
     assert status == 200
     tasks: list[Json] = body["tasks"]
     return tasks
@@ -98,10 +98,10 @@ async def test_an_operator_sees_a_task_and_cancels_it(tmp_path: Path) -> None:
         (shown,) = await listed(gateway)
         assert (shown["id"], shown["server"], shown["tool"], shown["kind"]) == (id, "a", "wait", "local")
         assert (shown["status"], shown["era"], shown["session"] != "") == ("working", "handshake", True)
-        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 200
+        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", operator(gateway)))[0] == 200
         assert "cancelled" in (await result(caller, id))["error"]["message"]  # once that end is stored
-        assert (await fetch(f"{gateway.base_url}/tasks/{id}"))[1]["status"] == "cancelled"
-        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 409
+        assert (await fetch(f"{gateway.base_url}/tasks/{id}", headers=operator(gateway)))[1]["status"] == "cancelled"
+        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", operator(gateway)))[0] == 409
         assert (await caller.request("tasks/get", {"taskId": id}))["result"]["status"] == "cancelled"
         await gateway.hub.wait_idle()
         until.touch()
@@ -115,7 +115,7 @@ async def test_what_was_at_work_has_failed_after_a_restart(tmp_path: Path) -> No
         (shown,) = await listed(gateway)
         assert (shown["id"], shown["status"], shown["session"]) == (id, "failed", "")
         assert "stopped while the call ran" in shown["message"]
-        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 409
+        assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", operator(gateway)))[0] == 409
         caller = await client(gateway)
         assert (await caller.request("tasks/get", {"taskId": id}))["result"]["status"] == "failed"
         assert "stopped while the call ran" in (await result(caller, id))["error"]["message"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from typing import Final
 
 import pytest
 from each_row import each_row
+from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.wire.http.admin_routes import (
     BROWSED,
     DELETED,
@@ -14,8 +15,10 @@ from isthmus.core.wire.http.admin_routes import (
     PATHS,
     POSTED,
     USE,
+    Access,
     Management,
     Page,
+    check_command,
     find_page,
 )
 from isthmus.core.wire.http.error_responses import not_found
@@ -28,7 +31,8 @@ JSON = (b"content-type", b"application/json")
 MARK = (b"x-requested-with", b"curl")
 BEARER = (b"authorization", b"Bearer s3cret")
 OWN = "http://localhost:8932"
-OPEN, SECRET = Management(), Management.with_token("s3cret")
+LOCAL = Management.with_local_token("s3cret", "the token that `show it` prints")
+SECRET = Management.with_token("s3cret")
 
 
 def routed(
@@ -36,11 +40,14 @@ def routed(
     *extra: tuple[bytes, bytes],
     method: str = "GET",
     host: bytes = b"localhost:8932",
-    management: Management | None = OPEN,
+    management: Management | None = LOCAL,
     public_origin: str = "",
+    shows_token: bool = True,
 ) -> Route:
+    """Routes a request. It shows the right token, unless it has an `Authorization` of its own."""
     surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management, public_origin=public_origin)
-    return judge(Head(method, path, ((b"host", host), *extra)), surface)
+    shown = () if not shows_token or any(name == b"authorization" for name, _ in extra) else (BEARER,)
+    return judge(Head(method, path, ((b"host", host), *extra, *shown)), surface)
 
 
 def status_of(route: Route) -> int:
@@ -101,14 +108,6 @@ def test_the_method_and_the_group_of_each_page() -> None:
     assert everybodys == {"health", "ready", "info"}
 
 
-@pytest.mark.parametrize("name", ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
-def test_a_forwarded_request_is_not_local(name: str) -> None:
-    """A forwarding header is enough, even an empty one. Other headers of similar names do not count."""
-    for value in (b"127.0.0.1", b""):
-        assert status_of(routed("/servers", (name.encode(), value))) == 404
-    assert status_of(routed("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
-
-
 @each_row(
     ("lines", "is_right"),
     [
@@ -128,7 +127,9 @@ def test_a_token_is_shown_once_and_whole(lines: list[bytes], is_right: bool, tok
     """An empty token, which no configuration has, lets in only a request whose own token is empty."""
     shown = [(b"authorization", line) for line in lines]
     expected = (is_right and token == "s3cret") or (token == "" and lines in ([b"Bearer"], [b"Bearer "]))
-    assert status_of(routed("/servers", *shown, management=Management.with_token(token))) == (200 if expected else 401)
+    for management in (Management.with_token(token), Management.with_local_token(token, "")):
+        route = routed("/servers", *shown, management=management, shows_token=False)
+        assert status_of(route) == (200 if expected else 401)
 
 
 @pytest.mark.parametrize("parts", PATHS, ids="/".join)
@@ -142,8 +143,6 @@ def test_every_page_has_its_methods_and_content_types(parts: tuple[str, ...]) ->
             is_deletion = method == "DELETE" and page in DELETED
             if not right and not is_deletion:
                 assert status_of(route) == 405
-            elif (page in POSTED or is_deletion) and not extra:
-                assert status_of(route) == 403, "a page of another origin can send it"
             elif (page in POSTED or is_deletion) and extra != (JSON,) and (len(extra) == 2 or page in USE):
                 assert status_of(route) == 415, "what a form of another page can send is not taken"
             elif is_deletion:
@@ -181,8 +180,8 @@ def test_file_pages_are_management_pages() -> None:
     assert routed("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
     assert routed("/files/x", MARK, method="DELETE") == PageRoute(Page.DELETE, "x")
     assert status_of(routed("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
-    for management, status in ((None, 404), (SECRET, 401)):
-        assert status_of(routed("/files/x", method="DELETE", management=management)) == status
+    for management, status in ((None, 404), (SECRET, 401), (LOCAL, 401)):
+        assert status_of(routed("/files/x", method="DELETE", management=management, shows_token=False)) == status
     for path in ("/files/", "/files/x/content/y", "/files/x/delete"):
         assert status_of(routed(path)) == 404
 
@@ -197,53 +196,136 @@ def test_servers_are_named_as_in_other_paths() -> None:
     assert json.loads(missing.body)["code"] == 404
 
 
-@pytest.mark.parametrize("parts", [parts for parts in PATHS if PATHS[parts] in MANAGEMENT], ids="/".join)
-def test_management_pages_are_hidden_without_the_right_token_or_host(parts: tuple[str, ...]) -> None:
-    path, method = path_to(parts), "POST" if PATHS[parts] in POSTED else "GET"
-    wrong_method = "GET" if method == "POST" else "POST"
-    bearer = (b"authorization", b"Bearer s3cret")
-    for management, host, forwarded, shown in itertools.product(
-        (None, OPEN, SECRET),
-        (b"localhost", b"127.0.0.1:8932", b"[::1]:1", b"gate.example"),
-        ((), ((b"x-forwarded-for", b"10.0.0.1"),), ((b"via", b"1.1 gate"),)),
-        (
-            (),
-            (bearer,),
-            ((b"authorization", b"bearer  s3cret"),),
-            ((b"authorization", b"Bearer other"),),
-            ((b"authorization", b"Basic s3cret"),),
-            ((b"authorization", b"s3cret"),),
-            (bearer, bearer),
-        ),
-    ):
-        if management is None:
-            expected = 404
-        elif management is OPEN:
-            expected = 200 if host != b"gate.example" and not forwarded else 404
-        else:
-            is_right = len(shown) == 1 and shown[0][1].lower().split() == [b"bearer", b"s3cret"]
-            expected = 200 if is_right else 401
-        route = routed(path, JSON, *forwarded, *shown, method=method, host=host, management=management)
-        assert status_of(route) == expected, (management, host, forwarded, shown)
-        if expected == 200:
+FOREIGN_ORIGIN: Final = (b"origin", b"http://evil.example")
+REQUESTS: Final[dict[str, tuple[str, tuple[tuple[bytes, bytes], ...], bytes]]] = {
+    # What is appended to the path, the headers, and the host.
+    "no token": ("", (), b"localhost:8932"),
+    "another token": ("", ((b"authorization", b"Bearer s3cre7"),), b"localhost:8932"),
+    "another scheme": ("", ((b"authorization", b"Basic s3cret"),), b"localhost:8932"),
+    "token twice": ("", (BEARER, BEARER), b"localhost:8932"),
+    "token in query": ("?access_token=s3cret&token=s3cret", (), b"localhost:8932"),
+    "right": ("", (BEARER,), b"localhost:8932"),
+    "right, by address": ("", (BEARER,), b"[::1]"),
+    "right, own origin": ("", (BEARER, (b"origin", OWN.encode())), b"localhost:8932"),
+    "right, forwarded": ("", (BEARER, (b"x-forwarded-for", b"127.0.0.1")), b"localhost:8932"),
+    "right, through a gateway": ("", (BEARER, (b"via", b"")), b"localhost:8932"),
+    "right, public host": ("", (BEARER,), b"gate.example"),
+    "no token, public host": ("", (), b"gate.example"),
+    "right, foreign host": ("", (BEARER,), b"evil.example"),
+    "right, foreign origin": ("", (BEARER, FOREIGN_ORIGIN), b"localhost:8932"),
+}
+_ALL = [401, 401, 401, 401, 401, 200, 200, 200]
+"""The statuses of the first eight requests where the token decides."""
+RULES: Final[dict[str, tuple[Management | None, dict[str, list[int]]]]] = {
+    # For each kind of pages, the status of each of REQUESTS.
+    "local token": (
+        LOCAL,
+        {
+            "managed": [*_ALL, 404, 404, 404, 404, 403, 403],
+            "used": [*_ALL, 404, 404, 404, 404, 403, 403],
+            "metrics": [*[200] * 8, 404, 404, 404, 404, 403, 403],
+        },
+    ),
+    "token": (
+        SECRET,
+        {
+            "managed": [*_ALL, 200, 200, 200, 401, 403, 403],
+            "used": [*_ALL, 200, 200, 200, 401, 403, 403],
+            "metrics": [*_ALL, 200, 200, 200, 401, 403, 403],
+        },
+    ),
+    "callers are known": (
+        Management(),
+        {
+            "managed": [*[401] * 8, 404, 404, 404, 404, 403, 403],
+            "used": [*[200] * 12, 403, 403],
+            "metrics": [*[200] * 8, 404, 404, 404, 404, 403, 403],
+        },
+    ),
+    "callers are known, from other machines too": (
+        Management(is_local=False),
+        {
+            "managed": [*[404] * 12, 403, 403],
+            "used": [*[200] * 12, 403, 403],
+            "metrics": [*[404] * 12, 403, 403],
+        },
+    ),
+    "off": (
+        None,
+        {
+            "managed": [*[404] * 12, 403, 403],
+            "used": [*[200] * 12, 403, 403],
+            "metrics": [*[404] * 12, 403, 403],
+        },
+    ),
+}
+EVERYBODYS: Final = [*[200] * 12, 403, 403]
+PROBED: Final = [*[200] * 13, 403]
+
+
+def kind_of(page: Page) -> str:
+    if page is Page.METRICS:
+        return "metrics"
+    return "managed" if page in MANAGEMENT else "used" if page in USE else "everybody's"
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("parts", PATHS, ids="/".join)
+def test_who_may_see_each_page(parts: tuple[str, ...], rule: str) -> None:
+    """A request that may not see a page learns nothing else of it, such as its methods. No refusal has the token."""
+    path, page = path_to(parts), PATHS[parts]
+    method, wrong_method = ("POST", "GET") if page in POSTED else ("GET", "POST")
+    management, expected = RULES[rule]
+    everybodys = PROBED if page in (Page.HEALTH, Page.READY) else EVERYBODYS
+    for (name, request), status in zip(REQUESTS.items(), expected.get(kind_of(page), everybodys), strict=True):
+        appended, headers, host = request
+        asked = {"host": host, "management": management, "shows_token": False}
+        route = routed(path + appended, JSON, *headers, method=method, **asked)  # type: ignore[arg-type]
+        assert status_of(route) == status, name
+        if status == 200:
             continue
-        assert route == routed(path, *forwarded, *shown, method=wrong_method, host=host, management=management), (
-            "nothing else is told either"
-        )
         assert isinstance(route, Refused)
-        if expected == 404:
+        assert b"s3cret" not in route.body
+        assert route == routed(path + appended, *headers, method=wrong_method, **asked), name  # type: ignore[arg-type]
+        if status == 404:
             assert route == not_found(path, Surface(("a", "b c"), HOSTS, frozenset()))
-        else:
-            assert dict(route.headers)[b"www-authenticate"].startswith(b"Bearer")
+        elif status == 401:
+            assert dict(route.headers)[b"www-authenticate"] == b'Bearer realm="isthmus"'
             assert json.loads(route.body)["code"] == 401
 
 
-def test_foreign_hosts_and_origins_are_refused_first() -> None:
-    for path in map(path_to, PATHS):
-        for management in (None, OPEN, SECRET):
-            is_probed = path in ("/health", "/healthz", "/readyz")
-            assert status_of(routed(path, host=b"evil.example", management=management)) == (200 if is_probed else 403)
-            assert status_of(routed(path, (b"origin", b"http://evil.example"), management=management)) == 403
+@each_row(
+    ("management", "lines", "message"),
+    [
+        (
+            LOCAL,
+            [],
+            "got no Authorization header, expected Authorization: Bearer and the token that `show it` prints",
+        ),
+        (
+            SECRET,
+            [b"Bearer x"],
+            "got another token, expected Authorization: Bearer and the token of core.management (of isthmus wrap: "
+            "ISTHMUS_TOKEN)",
+        ),
+        (
+            Management(),
+            [b"Basic x"],
+            "got Authorization without Bearer, expected Authorization: Bearer and that of a caller in the group admin",
+        ),
+        (
+            LOCAL,
+            [b"Bearer x", b"Bearer x"],
+            "got 2 Authorization headers, expected Authorization: Bearer and the token that `show it` prints",
+        ),
+    ],
+)
+def test_a_refusal_says_what_was_seen_and_where_the_right_token_is(
+    management: Management, lines: list[bytes], message: str
+) -> None:
+    route = routed("/files", *((b"authorization", line) for line in lines), management=management, shows_token=False)
+    assert isinstance(route, Refused)
+    assert json.loads(route.body)["error"] == message
 
 
 COMMANDS = sorted(
@@ -278,7 +360,7 @@ def test_the_requests_that_change_something() -> None:
     assert set(METHODS) == {"mcp", "sse", "messages", "upload", "artifacts"}
 
 
-@pytest.mark.parametrize("management", [OPEN, SECRET], ids=["open", "token"])
+@pytest.mark.parametrize("management", [LOCAL, SECRET], ids=["local token", "token"])
 @pytest.mark.parametrize(("method", "path"), COMMANDS)
 def test_web_pages_of_other_origins_send_no_commands(method: str, path: str, management: Management) -> None:
     """Each hostile request differs from a legal one in one thing."""
@@ -303,30 +385,23 @@ def test_web_pages_of_other_origins_send_no_commands(method: str, path: str, man
     public = "https://gate.example"
     assert status(*legal, (b"origin", public.encode()), public_origin=public) == 200
     assert status(*legal, (b"origin", b"https://gate.example:444"), public_origin=public) == 403
-    if management is SECRET:
-        assert status(JSON, MARK) == status(JSON, MARK, (b"authorization", b"Bearer other")) == 401
-    else:
-        assert status() == status((b"authorization", b"Basic s3cret")) == 403
-        assert status(JSON) == 200
+    assert status(JSON, MARK, (b"authorization", b"Bearer other")) == 401
 
 
-@pytest.mark.parametrize(("method", "path"), [case for case in COMMANDS if not case[1].endswith("call")])
-def test_a_command_without_a_body_has_one_header_that_a_form_cannot_send(method: str, path: str) -> None:
+def test_a_command_has_one_header_that_a_form_cannot_send() -> None:
+    """A caller that is known by its certificate shows no token."""
     for line in (JSON, MARK, BEARER, (b"x-requested-with", b"")):
-        assert status_of(routed(path, line, method=method)) == 200
+        check_command((line,), {OWN})
+    for lines in ((), ((b"authorization", b"Basic s3cret"),), ((b"accept", b"*/*"),)):
+        with pytest.raises(RemoteProtocolError, match="got none of the headers") as refused:
+            check_command(lines, {OWN})
+        assert refused.value.http_status == 403
 
 
 @pytest.mark.parametrize(("method", "path"), COMMANDS)
 def test_the_preflight_of_a_command_is_refused(method: str, path: str) -> None:
     asked = ((b"origin", b"http://localhost:3000"), (b"access-control-request-method", method.encode()))
     assert status_of(routed(path, *asked, method="OPTIONS")) == 405
-
-
-def test_the_tools_of_a_server_ask_for_the_token_where_there_is_one() -> None:
-    for path, method in (("/mcp/a/tools", "GET"), ("/mcp/a/tools", "HEAD"), ("/mcp/a/tools/call", "POST")):
-        for management, without in ((None, 200), (OPEN, 200), (SECRET, 401)):
-            assert status_of(routed(path, JSON, method=method, management=management)) == without
-            assert status_of(routed(path, JSON, BEARER, method=method, management=management)) == 200
 
 
 def test_a_link_on_another_site_starts_no_server() -> None:
@@ -336,7 +411,16 @@ def test_a_link_on_another_site_starts_no_server() -> None:
 
 
 def test_the_token_is_not_kept_in_the_clear() -> None:
-    assert "s3cret" not in repr(SECRET)
+    assert "s3cret" not in repr((SECRET, LOCAL))
+
+
+@each_row("header", ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
+def test_a_listener_with_pages_of_its_own_has_the_same_rule(header: str) -> None:
+    near, name = ((b"host", b"localhost:1"), BEARER), header.encode()
+    assert LOCAL.judge(near, "localhost:1") is Access.GRANTED
+    assert LOCAL.judge(near[:1], "localhost:1") is Access.DENIED
+    assert LOCAL.judge((*near, (b"x-" + name, b"")), "localhost:1") is Access.GRANTED
+    assert LOCAL.judge(near, "gate.example") is LOCAL.judge((*near, (name, b"")), "localhost:1") is Access.HIDDEN
 
 
 @pytest.mark.parametrize(

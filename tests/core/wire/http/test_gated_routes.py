@@ -174,12 +174,14 @@ def test_pages_of_operators_are_for_the_group_admin(page: Page) -> None:
     assert refused.denied
 
 
-def test_anonymous_callers_have_the_pages_of_this_machine_as_without_a_gate() -> None:
+def test_anonymous_callers_are_no_operators() -> None:
+    """A browser on this machine may act for others."""
     settings = {"allows_anonymous": True}
-    assert isinstance(routed("GET", "/servers", **settings), PageRoute)
-    forwarded = routed("GET", "/servers", (b"x-forwarded-for", b"203.0.113.9"), **settings)
-    assert isinstance(forwarded, Refused)
-    assert forwarded.status == 404
+    for headers, status in ((), 401), (((b"x-forwarded-for", b"203.0.113.9"),), 404):
+        refused = routed("GET", "/servers", *headers, **settings)
+        assert isinstance(refused, Refused)
+        assert refused.status == status
+    assert isinstance(routed("GET", "/metrics", **settings), PageRoute)
     route = routed("POST", "/mcp/a", *JSON, **settings)
     assert isinstance(route, McpRoute)
     assert route.opening.principal == ""
