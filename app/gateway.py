@@ -61,14 +61,22 @@ from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
-from .runtime.listeners import internal_surface, line_listener, open_listeners, places_of, surface_of
+from .runtime.listeners import (
+    host_and_port_of,
+    internal_surface,
+    line_listener,
+    open_listeners,
+    open_page_listener,
+    places_of,
+    surface_of,
+)
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.token_files import TokenFiles, token_folders
 from .runtime.trace_file import Trace, open_trace
 from .runtime.upstream_addresses import forwarder_for, upstreams_of
 from .runtime.upstreams import warn_of_unchecked
-from .stores.folder import kept_key, local_token, start_errors
+from .stores.folder import kept_key, local_token, page_token, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
@@ -79,6 +87,7 @@ if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
     from ..transports.web_fetch import FetchSettings
     from .logins.setup import Logins
+    from .watch.watching import Watching
 
 T = TypeVar("T")
 NEW_FILE_S = 600.0
@@ -116,6 +125,7 @@ class Gateway:
         wait_arrived: returns when requests that are arriving have arrived, or after a short time.
         is_stopping: it was told to stop, and still serves.
         local_token: opens its pages of operators on this machine; None: nothing listens, or the settings say who may.
+        page_url: the URL of the live page, with its token; empty without one.
     """
 
     settings: Settings
@@ -136,6 +146,7 @@ class Gateway:
     wait_arrived: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     is_stopping: bool = False
     local_token: str | None = None
+    page_url: str = ""
     _is_hurried: anyio.Event = field(default_factory=anyio.Event)
 
     async def announce_stop(self) -> None:
@@ -243,6 +254,7 @@ async def running(
             link_key = await to_thread.run_sync(kept_key, state, "link.key")
             state_key = await to_thread.run_sync(kept_key, state, "state.key")
             own_token = await to_thread.run_sync(local_token, settings, state) if listen else None
+            ui_token = await to_thread.run_sync(page_token, settings, state)
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
@@ -287,6 +299,10 @@ async def running(
             stack.enter_context(TokenFiles()).show(places_of(listeners), own_token)
         if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        page_listener = None
+        if settings.ui.listen is not None:
+            page_listener = await open_page_listener(settings.ui.listen)
+            stack.push_async_callback(page_listener.aclose)
         replicas: Replicas | None = None
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:
@@ -313,11 +329,22 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            telemetry=Detail.ENDS if request_log.is_wanted() else Detail.NONE,
+            telemetry=Detail.STEPS
+            if settings.ui.listen is not None
+            else Detail.ENDS
+            if request_log.is_wanted()
+            else Detail.NONE,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )
         stderr: dict[str, list[str]] = {}
+        watching: Watching | None = None
+
+        def log_line(server: str, line: str) -> None:
+            _keep_and_log(stderr, log_server or _log_server, server, line)
+            if watching is not None:
+                watching.note("stderr", server, line)
+
         logins = None
         if wants_logins:
             replica_tell = None if changes is None else announce
@@ -330,7 +357,7 @@ async def running(
             {server.id: upstreams_of(server, names) for server in settings.servers if server.inspect},
             workspaces,
             limits,
-            log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
+            log_server=log_line,
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
             wall_time=stores.wall_time,
@@ -367,7 +394,7 @@ async def running(
                     await tasks.start(requests.run)
                     wait_for_issuer = requests.wait
                     gateway.issuers, gateway.issuer_requests = gate.issuers, requests
-                if listeners:
+                if listeners or page_listener is not None:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets, names, local_token=own_token, base_url=base_url)
@@ -393,6 +420,29 @@ async def running(
                         for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
                             hub.order(id, Command.STOP)
                         pages = pages_of_all(pages, shared_pages)
+                    if page_listener is not None:
+                        from .watch.page_server import live_page, url_of  # late: few are watched
+
+                        where = host_and_port_of(page_listener)
+                        page = live_page(
+                            settings,
+                            hub,
+                            own_sessions,
+                            pages,
+                            surface,
+                            files,
+                            limits,
+                            where,
+                            token=ui_token,
+                            gate=gate,
+                            wait_for_issuer=wait_for_issuer,
+                            stderr=stderr,
+                        )
+                        watching = page.watching
+                        await tasks.start(watching.run)
+                        await tasks.start(_serve, page.server, page_listener, tls, _shielded(serving))
+                        gateway.page_url = url_of(where, "http" if tls is None else "https", ui_token)
+                if listeners:
                     http = HttpServer(
                         surface,
                         hub,

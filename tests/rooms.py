@@ -190,6 +190,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/workers": ("app/base", "app/config", "app/disk", "app/runtime", "app/stores"),
     "app/admin": ("app/base", "app/config", "app/runtime"),
+    "app/watch": ("app/base", "app/config", "app/runtime"),
     "app/trying": ("app/base", "app/runtime"),
     "app/conform/script": ("app/base",),
     "app/conform/generate": ("app/conform/script",),
@@ -224,6 +225,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/runtime",
         "app/stores",
         "app/workers",
+        "app/watch",
     ),
     "app/driver_checks": ("app/base",),
     "app/commands": (

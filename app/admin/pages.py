@@ -100,6 +100,8 @@ class ManagementPages:
                 return await self._revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 return await self._metrics()
+            case _:  # of the live page, which answers them itself
+                return page_error(404, "got a page that is not here")
 
     def _health(self, route: PageRoute) -> Refused:
         unready = self._servers.unready() if route.page is Page.READY else []

@@ -42,6 +42,8 @@ def serve_workers(options: argparse.Namespace) -> int:
     if options.trace is not None:
         raise ConfigError("got --trace with --workers, expected one of them: a trace is of one process")
     source = config_files.open_given(options)
+    if options.ui is not None or source.settings().ui.listen is not None:
+        raise ConfigError("got --workers and a live page (--ui, ui.listen), expected one of them: it shows one process")
     settings = _checked(settled(source.settings(), options))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     for note in source.notes:

@@ -20,6 +20,7 @@ from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverr
 from .login_settings import Login
 from .profile_settings import Profile
 from .tls_settings import Tls
+from .ui_settings import Ui
 from .value_types import Count, Delay, Id, Port, Seconds, Size, Texts, about
 
 
@@ -621,6 +622,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tasks: Tasks = Tasks()
     pins: Pins = Pins()
     clean: Clean = Clean()
+    ui: Ui = Ui()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
     profiles: Annotated[tuple[Profile, ...], about("Endpoints with several servers.")] = ()
     schema_url: Annotated[

@@ -72,6 +72,27 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
     return listeners, base_url
 
 
+async def open_page_listener(where: str) -> anyio.abc.Listener[anyio.abc.SocketStream]:
+    """Opens the listener of the live page, at `HOST:PORT`.
+
+    Raises:
+        StartError: the address is taken or may not be used.
+    """
+    host, _, port = where.rpartition(":")
+    try:
+        return await anyio.create_tcp_listener(local_host=host.strip("[]"), local_port=int(port))
+    except OSError as error:
+        inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        why = inner.strerror or str(inner)
+        raise StartError(f"cannot listen on {where} for the live page (ui.listen, --ui): {why}") from error
+
+
+def host_and_port_of(listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> str:
+    """Returns the `HOST:PORT` of a listener."""
+    host, port = listener.extra(anyio.abc.SocketAttribute.raw_socket).getsockname()[:2]
+    return f"{host_of(host)}:{port}"
+
+
 def places_of(listeners: list[HttpListener]) -> list[Place]:
     """Returns the addresses of listeners."""
     found = []

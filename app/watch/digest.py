@@ -91,14 +91,12 @@ class Digest:
     """Makes records.
 
     Args:
-        unix_at_zero: the wall time, in seconds since 1970, at which the engine's clock was 0.
         has_bodies: the bytes and the headers of messages are kept.
     """
 
-    def __init__(self, records: Records, redactor: Redactor, unix_at_zero: float, *, has_bodies: bool) -> None:
+    def __init__(self, records: Records, redactor: Redactor, *, has_bodies: bool) -> None:
         self._records = records
         self._redactor = redactor
-        self._unix_at_zero = unix_at_zero
         self._has_bodies = has_bodies
         self._turn = -1
         self._received: list[MessageRecord] = []  # in this turn, and of no request yet
@@ -149,7 +147,7 @@ class Digest:
         peer = message.peer
         kind, shape = _read(body)
         record = MessageRecord(
-            at=self._unix(message.at),
+            at=_rounded(message.at),
             leg="server" if peer.is_upstream else "client",
             way="in" if message.is_received else "out",
             channel=message.channel,
@@ -217,14 +215,14 @@ class Digest:
     # --- Events -----------------------------------------------------------------------------------------------------
 
     def _add_event(self, happened: Happened) -> None:
-        at = self._unix(happened.at)
+        at = _rounded(happened.at)
         match event := happened.event:
             case RequestStarted():
                 self._start(event, at)
             case RequestSent():
                 self._send(event, at)
             case RequestAnswered():
-                self._receive_answer(event)
+                self._receive_answer(event, at)
             case QuestionAsked():
                 self._ask(event)
             case RequestEnded():
@@ -291,12 +289,12 @@ class Digest:
             record.attempts.append(Attempt(event.server, at, None, event.channel, event.number, event.revision, via))
             self._records.add(record)
 
-    def _receive_answer(self, event: RequestAnswered) -> None:
+    def _receive_answer(self, event: RequestAnswered, at: float) -> None:
         self._claim(self._received, event.request, lambda record: record.leg == "server" and record.kind == "response")
         record = self._requests.get(event.request)
         for attempt in [] if record is None else reversed(record.attempts):
             if attempt.ms is None and attempt.server == event.server:
-                attempt.ms = round(event.duration_s * 1000, 3)
+                attempt.ms = round((at - attempt.at) * 1000, 3)
                 break
 
     def _ask(self, event: QuestionAsked) -> None:
@@ -315,7 +313,7 @@ class Digest:
         record = self._requests.get(event.request) or self._request(event, at - event.duration_s, "")
         self._requests.pop(event.request, None)
         record.state, record.outcome, record.code = "over", event.outcome.value, event.code
-        record.ms = round(event.duration_s * 1000, 3)
+        record.ms = round((at - record.at) * 1000, 3)
         record.request_bytes, record.response_bytes = event.params_bytes, event.result_bytes
         record.revision = event.revision or record.revision
         if record.id:
@@ -353,7 +351,7 @@ class Digest:
             del self._sessions[name]
 
     def _add_note(self, noted: Noted) -> None:
-        text, at = noted.text[:TEXT_MAX_CHARS], self._unix(noted.at)
+        text, at = noted.text[:TEXT_MAX_CHARS], _rounded(noted.at)
         shown = self._redactor.redact(text.encode(errors="replace")).body.decode(errors="replace")
         record: AnyRecord
         if noted.level == "stderr":
@@ -361,9 +359,6 @@ class Digest:
         else:
             record = NoteRecord(at=at, level=noted.level, server=noted.server, text=shown)
         self._records.add(record)
-
-    def _unix(self, at: float) -> float:
-        return round(self._unix_at_zero + at, 6)
 
 
 def _read(body: bytes) -> tuple[str, _Shape]:
@@ -406,6 +401,10 @@ def _meta(params: bytes) -> _About:
 def _token(shape: _Shape) -> str:
     """Returns the JSON of the progress token of a notification of progress; "" for other messages."""
     return _text(_about(shape).progressToken) if shape.method == "notifications/progress" else ""
+
+
+def _rounded(at: float) -> float:
+    return round(at, 6)
 
 
 def _asked(question: MessageRecord) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -34,14 +36,13 @@ class Watching:
         run_id: differs after each start.
     """
 
-    def __init__(self, engine: BulkEngine, redactor: Redactor, unix_at_zero: float, *, has_bodies: bool, keeps: bool):
+    def __init__(self, engine: BulkEngine, redactor: Redactor, *, has_bodies: bool, keeps: bool):
         self.run_id = secrets.token_hex(6)
         self.records = Records()
         self.has_bodies = has_bodies
         self._redactor = redactor
-        self._unix_at_zero = unix_at_zero
         self._keeps = keeps
-        self._log = WireLog(engine, self._wake)
+        self._log = WireLog(engine, _wall_clock(), self._wake)
         self._digest = self._new_digest()
         self._news = anyio.Event()  # entries wait to be read
         self._changed = anyio.Event()  # there are new records
@@ -50,7 +51,7 @@ class Watching:
             self._log.attach()
 
     def _new_digest(self) -> Digest:
-        return Digest(self.records, self._redactor, self._unix_at_zero, has_bodies=self.has_bodies)
+        return Digest(self.records, self._redactor, has_bodies=self.has_bodies)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Reads what is logged, until cancelled."""
@@ -107,3 +108,9 @@ class Watching:
 
     def _wake(self) -> None:
         self._news.set()
+
+
+def _wall_clock() -> Callable[[], float]:
+    """Returns a clock that begins with the wall time, and never runs backwards."""
+    unix_at_zero = time.time() - time.monotonic()
+    return lambda: unix_at_zero + time.monotonic()

@@ -41,7 +41,7 @@ class Message:
 
     Attributes:
         turn: the number of the input in whose course it was received or sent.
-        at: the time, on the engine's clock.
+        at: the time, in seconds since 1970.
         is_received: it was received; else it was sent.
         body: its bytes, or its beginning if it is passed on in parts.
         size_bytes: the size of the whole message.
@@ -118,14 +118,16 @@ class WireLog:
     """The log of one engine.
 
     Args:
+        clock: returns the time, in seconds since 1970. That of an engine is as coarse as its event loop's.
         wake: called when an entry waits and none did before.
 
     Attributes:
         dropped: the number of entries that were dropped since the last `take`.
     """
 
-    def __init__(self, engine: BulkEngine, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, engine: BulkEngine, clock: Callable[[], float], wake: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
+        self._clock = clock
         self._wake = wake
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
@@ -143,9 +145,8 @@ class WireLog:
         if self.is_attached:
             return
         self.is_attached = True
-        for name, parameters in INPUTS.items():
-            at = parameters.given.index("now")
-            setattr(self._engine, name, self._logged(getattr(self._engine, name), getattr(self, f"_{name}", None), at))
+        for name in INPUTS:
+            setattr(self._engine, name, self._logged(getattr(self._engine, name), getattr(self, f"_{name}", None)))
 
     def detach(self) -> None:
         """Logs no more."""
@@ -160,7 +161,7 @@ class WireLog:
     def note(self, level: str, server: str, text: str) -> None:
         """Logs a line about a server."""
         if self.is_attached:
-            self._add(Noted(self._turn, self._at, level, server, text))
+            self._add(Noted(self._turn, self._clock(), level, server, text))
 
     def take(self, count: int) -> tuple[list[Entry], int]:
         """Removes and returns the oldest entries, and the number that were dropped before them.
@@ -178,14 +179,14 @@ class WireLog:
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
     def _logged(
-        self, method: Callable[..., list[Effect]], note: Callable[..., None] | None, at: int
+        self, method: Callable[..., list[Effect]], note: Callable[..., None] | None
     ) -> Callable[..., list[Effect]]:
         def logged(*given: Any, **named: Any) -> list[Effect]:
             if self._is_within:  # an input may be made of others
                 return method(*given, **named)
             self._is_within = True
             self._turn += 1
-            self._at = given[at]
+            self._at = self._clock()
             try:
                 if note is not None:
                     note(*given, **named)
@@ -257,7 +258,8 @@ class WireLog:
                 name = "" if opening.session is None else self._engine.session_name(opening.session)
                 self._peers[channel] = ChannelStatus(False, opening.server, name)
             case MessageOpening() | PipeOpening() | EventPipeOpening():
-                self._peers[channel] = ChannelStatus(False, opening.server, "")
+                is_own = isinstance(opening, PipeOpening) and opening.is_own
+                self._peers[channel] = ChannelStatus(False, opening.server, "", is_own)
         return opening if isinstance(opening, PostOpening | MessageOpening | Connected) else None
 
     def _received(self, channel: int, body: bytes, about: About = None) -> None:
@@ -310,7 +312,7 @@ class WireLog:
 
     def _peer(self, channel: int) -> ChannelStatus:
         found = self._peers.get(channel)
-        if found is None or not (found.is_upstream or found.session):
+        if found is None or not (found.is_upstream or found.session or found.is_own):
             asked = self._of_engine(channel)
             if asked is not None and (found is None or asked.session):
                 found = self._peers[channel] = asked
@@ -320,6 +322,8 @@ class WireLog:
         return self._engine.channel(ChannelId(channel))
 
     def _add(self, entry: Entry) -> None:
+        if isinstance(entry, Message) and entry.peer.is_own:
+            return
         waiting = self._waiting
         if not waiting:
             self._wake()

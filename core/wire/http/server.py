@@ -48,11 +48,13 @@ from .admin_routes import (
     PROBED,
     READING,
     USE,
+    WATCHED,
     Access,
     Page,
     access,
     access_of,
     check_command,
+    check_site,
     find_page,
     is_of_another_site,
 )
@@ -126,7 +128,9 @@ def judge(
         path = surface.aliases.get(path.rstrip("/"), path)
         usual = usual_path(path)
         fields = read_fields(head.headers)
-        found = find_page(path) if "pages" in surface.areas else None
+        found = find_page(path) if surface.areas & {"pages", "ui"} else None
+        if found is not None and ("ui" if found[0] in WATCHED else "pages") not in surface.areas:
+            found = None
         host_seen = authority or fields.get(b"host")
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
@@ -376,12 +380,14 @@ def _page_route(
         assert surface.management is not None
         message = surface.management.explain(head.headers)
         return page_error(401, message, ((b"www-authenticate", b'Bearer realm="isthmus"'),))
-    server = _server([id], surface) if page in USE else decode_segment(id)
+    name = id if page is Page.STATIC else _server([id], surface) if page in USE else decode_segment(id)
     allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:
         raise NotAllowed(head.method, allowed)
     if head.method == "DELETE":
         page = DELETED[page]
+    if page in WATCHED:
+        check_site(head.headers)
     if head.method not in READING:
         check_command(head.headers, {f"{scheme}://{host}", surface.public_origin or f"{scheme}://{host}"})
         # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
@@ -390,10 +396,10 @@ def _page_route(
     elif page is Page.TOOLS and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     if page in USE:
-        check_required(head.headers, surface.required.get(server, ()))
+        check_required(head.headers, surface.required.get(name, ()))
     return PageRoute(
         page,
-        server,
+        name,
         parse_query(query),
         shows_all=bool(host) and identity is not None,
         identity=identity or ANONYMOUS,
