@@ -590,6 +590,23 @@ LIMIT_TESTS: Final = {
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
+    "core/state/telemetry.py::ID_MAX_BYTES": ("core/state/test_telemetry.py::test_names_are_cut"),
+    "app/watch/wire_log.py::WAITING_MAX": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_dropped_and_counted"),
+    "app/watch/wire_log.py::WAITING_MAX_BYTES": (
+        "app/watch/test_wire_log.py::test_what_nobody_reads_is_dropped_and_counted"
+    ),
+    "app/watch/wire_log.py::SHOWN_MAX_BYTES": (
+        "app/watch/test_wire_log.py::test_a_message_in_parts_is_kept_up_to_a_limit"
+    ),
+    "app/watch/records.py::RECORDS_MAX": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/records.py::MESSAGES_MAX": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/records.py::BODIES_MAX_BYTES": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/digest.py::KNOWN_MAX": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::ENDED_SESSIONS_MAX": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::ID_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::TEXT_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/pages.py::EVENTS_MAX": ("app/watch/test_pages.py::test_records_come_in_portions"),
+    "app/watch/watching.py::WAIT_MAX_S": ("app/watch/test_pages.py::test_who_may_see_what"),
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),

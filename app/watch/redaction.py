@@ -131,10 +131,11 @@ def _replaced(match: re.Match[bytes]) -> bytes:
 def _end_of_value(body: bytes, at: int) -> int:
     """Returns the end of the JSON value that begins at `at`; the end of the body if it has none."""
     if body[at : at + 1] not in (b"{", b"["):
-        match = _STRING.match(body, at) or _SCALAR.match(body, at)
-        if match is None:
-            return len(body) if body[at : at + 1] == b'"' else at  # a text that is cut off has no end
-        return match.end(1) + 1 if match.re is _STRING else match.end()
+        if body[at : at + 1] == b'"':
+            match = _STRING.match(body, at)
+            return len(body) if match is None else match.end(1) + 1  # a text that is cut off has no end
+        match = _SCALAR.match(body, at)
+        return at if match is None else match.end()
     depth = 0
     for match in _BRACKET.finditer(body, at):
         if match[0][:1] != b'"':

@@ -33,7 +33,7 @@ SHOWN_MAX_BYTES: Final = 64 * 1024
 """Bytes of a message that are kept, if it is passed on in parts. At it: the rest is counted only."""
 
 About = PostOpening | MessageOpening | Post | Send | Connected | None
-"""What came with a message: the head of its HTTP request or response."""
+"""The head of the HTTP request or response that a message came with."""
 
 
 class Message:

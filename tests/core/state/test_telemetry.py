@@ -81,12 +81,14 @@ def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
 
 
 def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = driver(telemetry=Detail.ENDS)
+    world = driver(telemetry=Detail.STEPS)
     client = connect(world, "http", "http")
-    client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
+    client.request(f'"{"i" * 99}"', "tools/call", f'{{"name":"{"n" * 99}"}}')
     world.answer(world.take_sent("tools/call"))
     (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
     assert last.target == "n" * NAME_MAX_CHARS
+    (first,) = (one for one in told(world) if isinstance(one, RequestStarted) and one.target)
+    assert len(first.id_raw) == telemetry.ID_MAX_BYTES
 
 
 def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
