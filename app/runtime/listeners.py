@@ -209,7 +209,7 @@ def surface_of(
         any_host=core.any_host,
         public_origin=_origin_of(core.public_base_url) if core.public_base_url else "",
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
-        management=_management(settings, local_token, base_url),
+        management=management_of(settings, local_token, base_url),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={endpoint: passes for endpoint, passes in _passes(settings) if passes},
@@ -240,9 +240,15 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{host_of(parts.hostname or '')}{port}"
 
 
-def _management(settings: Settings, local_token: str | None, base_url: str) -> Management | None:
-    """Returns the rules of operator pages, or None. Without a configured token, only a listener for this machine offers
-    them, or one whose callers are recognised."""
+def management_of(settings: Settings, local_token: str | None, base_url: str) -> Management | None:
+    """Returns the rule of the pages for operators; None: nobody may use them.
+
+    Without a configured token, only a listener for this machine offers them, or one whose callers are recognised.
+
+    Args:
+        local_token: that of this gateway, if there is one.
+        base_url: the URL of the port, for which a command prints the token.
+    """
     core = settings.core
     if not core.management.enabled:
         return None
