@@ -4,6 +4,7 @@ export class ShownRows {
   constructor(store) {
     this.store = store;
     this.list = [];
+    this.removed = 0; // rows that went from the beginning of the list so far
     this._test = () => true;
     this._nextSeq = 0;
     this.until = Infinity; // rows from this number on are held back
@@ -37,10 +38,17 @@ export class ShownRows {
     const first = rows.length ? rows[0].seq : Infinity;
     const gone = firstAt(this.list, first);
     if (gone) this.list.splice(0, gone);
+    this.removed += gone;
     for (const row of this.store.takeChanged()) if (row.seq < this._nextSeq) this._place(row);
     const end = firstAt(rows, this.until);
     for (let i = firstAt(rows, this._nextSeq); i < end; i++) if (this._isShown(rows[i])) this.list.push(rows[i]);
     if (end > 0) this._nextSeq = Math.max(this._nextSeq, rows[end - 1].seq + 1);
+  }
+
+  // Returns the place of a row in the list, -1 if it is not there.
+  placeOf(row) {
+    const at = firstAt(this.list, row.seq);
+    return this.list[at] === row ? at : -1;
   }
 
   _isShown(row) {
@@ -51,7 +59,7 @@ export class ShownRows {
   _place(row) {
     const at = firstAt(this.list, row.seq);
     const isThere = this.list[at] === row;
-    if (this._isShown(row) === isThere) return;
+    if (this._isShown(row) === isThere || row.seq >= this.until) return;
     if (isThere) this.list.splice(at, 1);
     else if (!this.store.rows.length || row.seq >= this.store.rows[0].seq) this.list.splice(at, 0, row);
   }

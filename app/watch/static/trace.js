@@ -251,8 +251,9 @@ class Reader {
 
   _sent(about, method, value, channel, id, at) {
     const name = value.params?.name ?? value.params?.uri;
-    const fits = record => record.event.method === method && record.event.state === "open" && record.event.server === about.server;
-    const record = this._waiting.find(each => fits(each) && (name === undefined || each.event.target === String(name))) ?? this._waiting.find(each => fits(each));
+    const open = this._waiting.filter(({event}) => event.method === method && event.state === "open");
+    const named = open.filter(({event}) => name === undefined || event.target === String(name));
+    const record = [...named, ...open].find(({event}) => event.server === about.server) ?? named[0]; // or that of a profile
     if (!record) return null;
     this._waiting.splice(this._waiting.indexOf(record), 1);
     record.event.attempts.push({server: about.server, at, ms: null, channel, number: Number(id), revision: "", via: about.transport});
