@@ -590,6 +590,7 @@ LIMIT_TESTS: Final = {
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
+    "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),

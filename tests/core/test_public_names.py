@@ -23,7 +23,7 @@ LIST = """
     RequestEnded RequestSent RequestStarted Resume Save Saved SeenFile Send SendEvents Serve ServerExchange
     ServerPlan SessionEnded SessionStarted SharedFolder Sharing Sighting Source Spawn Status StorageAnswer
     StorageFailed StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep
-    Target TaskRules TaskStatus TelemetryEvent Ticket UploadConsumer UploadManifest UploadOpening Verb Written
+    Target TaskRules TaskStatus TelemetryEvent Ticket ToolsListed UploadConsumer UploadManifest UploadOpening Verb Written
     answer_for encode_line replay
 """
 NAMES = LIST.split()
