@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from driving import Driver, connect, driver, error
+from driving import Driver, connect, driver
 from isthmus.app.watch.digest import Digest
 from isthmus.app.watch.records import AnyRecord, MessageRecord, Records, RequestRecord, SessionRecord
 from isthmus.app.watch.redaction import Redactor
@@ -52,11 +52,16 @@ def test_all_messages_of_a_request_are_found(down: str, up: str) -> None:
     client.request('"one"', "tools/call", CALL)
     sent = world.take_sent("tools/call")
     token = sent.frame["params"]["_meta"]["progressToken"]
-    progress = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}'
+    progress = (
+        f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}'
+    )
     world.send(sent.channel, progress.encode())
     world.send(sent.channel, b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}')
     question = next(
-        frame for channel in {1, *range(2, 60)} for frame in _frames(world, channel) if frame.get("method", "")[:8] == "sampling"
+        frame
+        for channel in {1, *range(2, 60)}
+        for frame in _frames(world, channel)
+        if frame.get("method", "")[:8] == "sampling"
     )
     client.send(b'{"jsonrpc":"2.0","id":%d,"result":{"role":"user"}}' % question["id"])
     world.wait(0.25)
