@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from ..core.access.gate import Gate
@@ -38,6 +39,7 @@ from ..transports.unix.listener import LineListener, remove_socket
 from .admin.pages import ManagementPages
 from .admin.revocations import KIND, RevocationPages, stored_revocations
 from .base.errors import StartError
+from .base.listeners import Listener, detail_of
 from .base.version import VERSION
 from .cluster import lock_record
 from .cluster.changes import Interest, changes_of_workers, opened_changes
@@ -80,6 +82,11 @@ from .stores.folder import kept_key, local_token, page_token, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
+from .telemetry.counters import Counters
+from .telemetry.histogram import STEPS_S, Histogram
+from .telemetry.loop_lag import measure
+from .telemetry.measurements import Measurements
+from .telemetry.store_times import StoreTimes
 from .workers.pages import answers_alone, pages_of_all
 from .workers.worker import Worker
 
@@ -235,6 +242,7 @@ async def running(
     pins = {} if has_lock_record else pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
+    has_metrics, store_times = listen and settings.core.management.enabled, StoreTimes()
     wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
     if wants_logins and is_lasting and settings.storage.is_shared:
         check_login_key(settings)
@@ -329,14 +337,16 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            telemetry=Detail.STEPS
-            if settings.ui.listen is not None
-            else Detail.ENDS
-            if request_log.is_wanted()
-            else Detail.NONE,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )
+        event_listeners = request_log.listeners()
+        watched = Detail.NONE if settings.ui.listen is None else Detail.STEPS
+        measurements: Measurements | None = None
+        if has_metrics:
+            measurements = Measurements(Counters(plan.servers, plan.profiles), store_times, Histogram(STEPS_S))
+            event_listeners.append(Listener(Detail.ENDS, measurements.counters.receive))
+        plan = msgspec.structs.replace(plan, telemetry=max(detail_of(event_listeners), watched))
         stderr: dict[str, list[str]] = {}
         watching: Watching | None = None
 
@@ -360,6 +370,7 @@ async def running(
             log_server=log_line,
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
+            listeners=event_listeners,
             wall_time=stores.wall_time,
         )
         forwarder = await stack.enter_async_context(forwarder_for(settings, plan.link_key, limits, names, hub.drive))
@@ -374,6 +385,8 @@ async def running(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             tasks.start_soon(keep_purged, stores.records)
+            if measurements is not None:
+                tasks.start_soon(measure, measurements.lag)
             if stores.shared_blobs is not None and membership is not None:
                 from .stores.sweeper import Sweeper  # late: only shared stores are swept
 
@@ -409,6 +422,8 @@ async def running(
                         revocations,
                         traffic,
                         tool_counts=gateway.tool_counts,
+                        measurements=measurements,
+                        storage_root=root,
                         connect=connect,
                         replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),
                         is_stopping=lambda: gateway.is_stopping,

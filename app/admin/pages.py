@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 
@@ -14,10 +15,12 @@ from ...core.wire.http.admin_routes import METRICS_TYPE, Page
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import PageRoute, Refused
 from ...transports.base.traffic import Counts
+from ..base.logs import later_dropped
 from ..base.version import DESCRIPTION, VERSION
 from ..config.settings import Server
 from ..runtime.hub import Hub
 from ..runtime.own_sessions import OwnSessions
+from ..telemetry.measurements import Measurements
 from .files import FilePages
 from .revocations import RevocationPages
 from .servers import ServerPages
@@ -33,6 +36,8 @@ class ManagementPages:
         tool_counts: for each server, the number of tools it had when its tools were listed last. The pages keep it.
         connect: answers the pages where callers log in at servers; None: no server has a login for each caller.
         replica: the tag of this replica, and the number of replicas it sees; None: its stores are not shared.
+        measurements: what is counted and measured besides the traffic; None: nothing.
+        storage_root: the folder of the storage.
         is_stopping: returns whether the process was told to stop, and still serves.
     """
 
@@ -48,12 +53,16 @@ class ManagementPages:
         tool_counts: dict[str, int],
         connect: Callable[[PageRoute], Awaitable[Refused | Serve]] | None,
         replica: Callable[[], tuple[str, int] | None],
+        measurements: Measurements | None,
+        storage_root: str,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._hub = hub
         self._traffic = traffic
         self._connect = connect
         self._replica = replica
+        self._measurements = measurements
+        self._storage_root = storage_root
         self._is_stopping = is_stopping
         self._servers = ServerPages(hub, own_sessions, limits, tuple(servers.values()), tool_counts=tool_counts)
         self._tools = ToolPages(own_sessions, servers, limits, counts=tool_counts)
@@ -119,6 +128,10 @@ class ManagementPages:
         hub, replica = self._hub, self._replica()
         # No other module takes longer to import.
         metrics = await to_thread.run_sync(_load_metrics)
+        try:
+            disk = await to_thread.run_sync(shutil.disk_usage, self._storage_root)
+        except OSError:
+            disk = None
         exposed = metrics.exposition(
             VERSION,
             hub.engine.report(),
@@ -128,6 +141,9 @@ class ManagementPages:
             files=hub.files(),
             ends=hub.engine.file_ends(),
             replicas=None if replica is None else replica[1],
+            measurements=self._measurements,
+            lost={"log": later_dropped(), "defect": hub.events_lost},
+            disk=None if disk is None else (disk.free, disk.total),
         )
         return page_answer(200, exposed, content_type=METRICS_TYPE)
 

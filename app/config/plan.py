@@ -29,7 +29,6 @@ from ...core.base.plan import (
 from ...core.base.replica import ReplicaName
 from ...core.base.revisions import Era
 from ...core.base.setting_names import KEYS, SettingNames
-from ...core.base.telemetry import Detail
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
@@ -56,7 +55,6 @@ def to_plan(
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
-    telemetry: Detail = Detail.NONE,
     shares_storage: bool = False,
     replica: ReplicaName | None = None,
 ) -> Plan:
@@ -72,7 +70,6 @@ def to_plan(
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
-        telemetry: the events of requests and sessions that are emitted.
         shares_storage: other processes use the stores, too.
         replica: the name of this process among them.
     """
@@ -108,7 +105,6 @@ def to_plan(
         file_scope=FileScope(settings.sessions.file_scope),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
-        telemetry=telemetry,
         shares_storage=shares_storage,
         replica=replica,
         version=version,

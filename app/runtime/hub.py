@@ -48,8 +48,8 @@ from ...transports.base.tokens import TokensOf
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
+from ..base.listeners import Listener
 from ..disk.workspaces import Workspaces
-from . import request_log
 from .upstreams import UpstreamAddress, Upstreams
 
 STORAGE_GRACE_S: Final = 10.0
@@ -70,7 +70,11 @@ class Hub:
             server.
         drive: the way in which all transports move their bytes.
         tokens: the tokens for servers that want them, by id and principal.
+        listeners: called with each telemetry event that the plan asks for.
         wall_time: returns the wall time, in seconds since 1970. Read once.
+
+    Attributes:
+        events_lost: events that a listener failed to receive.
     """
 
     def __init__(
@@ -84,8 +88,11 @@ class Hub:
         log_server: Callable[[str, str], None],
         drive: Drive = DRIVE,
         tokens: Mapping[str, TokensOf] = MappingProxyType({}),
+        listeners: Sequence[Listener] = (),
         wall_time: Callable[[], float] = time.time,
     ) -> None:
+        self.events_lost = 0
+        self._listeners = [listener.receive for listener in listeners]
         self._wall_time = wall_time
         self.drive = drive
         self._tokens = tokens
@@ -364,7 +371,13 @@ class Hub:
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
             case Emit():
-                request_log.write(effect.event)
+                for receive in self._listeners:
+                    try:
+                        receive(effect.event)
+                    except Exception:  # a defect in one must not take any session with it, nor fill the log
+                        self.events_lost += 1
+                        if self.events_lost == 1:
+                            _log.exception("a telemetry event could not be received")
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log

@@ -15,13 +15,15 @@ from .ids import ChannelId
 
 NAME_MAX_CHARS: Final = 80
 """Characters of a name in an event. Names that people choose are shorter. At it: the rest is left out."""
+TOOLS_MAX: Final = 200
+"""Names of tools in one event. A page of a list has fewer. At it: the rest is left out."""
 
 
 class Detail(enum.IntEnum):
     """The events that are emitted. Each level has those of the levels before it."""
 
     NONE = 0
-    ENDS = 1  # sessions that start and end, requests that end, answers of servers
+    ENDS = 1  # sessions that start and end, requests that end, answers of servers, names of tools that they list
     STEPS = 2  # also requests that start and are sent to servers, and questions of servers
 
 
@@ -127,6 +129,18 @@ class RequestAnswered(TelemetryEvent, frozen=True):
     code: int | None = None
 
 
+class ToolsListed(TelemetryEvent, frozen=True):
+    """A server has listed its tools, or a page of them, for a client or for the gateway.
+
+    Attributes:
+        server: the id of the server.
+        names: the names of the tools, in the server's own words.
+    """
+
+    server: str
+    names: tuple[str, ...]
+
+
 class QuestionAsked(TelemetryEvent, frozen=True):
     """A server asks a client: for roots, a completion of a model, or input of the user.
 
@@ -164,5 +178,14 @@ class RequestEnded(ClientEvent, frozen=True):
     code: int | None = None
 
 
-AnyEvent = SessionStarted | SessionEnded | RequestStarted | RequestSent | RequestAnswered | QuestionAsked | RequestEnded
+AnyEvent = (
+    SessionStarted
+    | SessionEnded
+    | RequestStarted
+    | RequestSent
+    | RequestAnswered
+    | ToolsListed
+    | QuestionAsked
+    | RequestEnded
+)
 """Every event."""

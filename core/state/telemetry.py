@@ -12,6 +12,7 @@ from ..base.errors import RemoteProtocolError
 from ..base.ids import ChannelId
 from ..base.telemetry import (
     NAME_MAX_CHARS,
+    TOOLS_MAX,
     Detail,
     Outcome,
     QuestionAsked,
@@ -22,6 +23,7 @@ from ..base.telemetry import (
     SessionEnded,
     SessionStarted,
     TelemetryEvent,
+    ToolsListed,
 )
 from ..jsonrpc import envelope
 from .context import Context
@@ -124,6 +126,15 @@ class Telemetry:
             duration_s = self._context.now - exchange.sent_at
             self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
 
+    def receive_list(self, server: str, result: bytes) -> None:
+        """Handles a page of the list of a server's tools. Nothing is emitted of one that cannot be read."""
+        try:
+            tools = msgspec.json.decode(result, type=_ToolList).tools
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        if tools:
+            self._emit(ToolsListed(server, tuple(tool.name[:NAME_MAX_CHARS] for tool in tools[:TOOLS_MAX])))
+
     def receive_question(self, session: Session, method: str, related: Exchange | None) -> None:
         """Handles a question of a server. `related` is the request in whose course it asks, if that is known;
         else it is that of the only one that is open."""
@@ -219,6 +230,14 @@ def _outcome_of(exchange: Exchange, result: bytes) -> Outcome:
     if len(result) > LOOKED_AT_MAX_BYTES:
         return Outcome.UNREAD
     return Outcome.TOOL_ERROR if _IS_ERROR in result else Outcome.RESULT
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _ToolList(msgspec.Struct):
+    tools: list[_Tool] = []
 
 
 class _Error(msgspec.Struct):

@@ -1,0 +1,1 @@
+"""Counters and measurements of the work of a gateway."""
