@@ -127,7 +127,7 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
       </svg>
       <svg width=${width} height=${height}>
         <defs>
-          ${["", "bad", "notification"].map(name => html`<marker id=${"tip" + name} class=${"tip " + name} viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse"><path d="M0 .6 8 4 0 7.4z"/></marker>`)}
+          ${["", "bad", "notification", "response"].map(name => html`<marker id=${"tip" + name} class=${"tip " + name} viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse"><path d="M0 .6 8 4 0 7.4z"/></marker>`)}
         </defs>
         ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
         ${messages.slice(from, to).map((message, i) => html`
@@ -143,7 +143,7 @@ const Arrow = ({message, x, y, width, lanes, store, question, since, isSelected,
   const [start, end] = message.way === "in" ? [x(peer), x(1)] : [x(1), x(peer)];
   const row = message.kind === "response" ? store.rowOf(message) : null;
   const isBad = message.kind === "unreadable" || (row && (row.outcome === "error" || row.outcome === "tool error"));
-  const name = isBad ? "bad" : message.kind === "notification" ? "notification" : "";
+  const name = isBad ? "bad" : message.kind === "request" ? "" : message.kind;
   const what = message.method || (message.kind === "response" && question?.method ? question.method : "") || message.kind;
   const target = message.kind === "request" && isClient && message.request ? (store.rowOf(message)?.target ?? "") : "";
   const label = plain(message.kind === "response" ? (isBad && row ? row.outcome : "result") : `${what}${target ? " " + target : ""}`);
