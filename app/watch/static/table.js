@@ -42,6 +42,7 @@ export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, 
   }, [selected, height]);
 
   const onScroll = () => {
+    if (!box.current) return; // the event may come late
     const {scrollTop, clientHeight, scrollHeight} = box.current;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - ROW_PX / 2;
     if (isAtEnd !== last.current.isFollowed && (isAtEnd || scrollTop < last.current.top - 1)) onFollow(isAtEnd);
