@@ -74,7 +74,7 @@ export const Method = ({name}) => {
   return html`<span class="method"><span class="quiet">${visible(name.slice(0, at))}</span>${visible(name.slice(at))}</span>`;
 };
 
-export const State = ({name}) => html`<span class=${"state " + String(name).replace(/[^a-z]/g, "-")}>${name}</span>`;
+export const State = ({name}) => html`<span class=${"state " + String(name).replace(/[^a-z]+/g, "-")}>${name}</span>`;
 
 // A dialog of the browser: it keeps the focus inside and gives it back.
 export const Dialog = ({title, onClose, wide, children}) => {

@@ -100,6 +100,7 @@ export class Store {
 
   // Takes the events of one answer, oldest first. Those that came before are left out.
   add(events) {
+    const first = this._seq;
     for (const event of events) {
       if (event.n <= this._last) continue;
       this._last = event.n;
@@ -109,6 +110,7 @@ export class Store {
       else if (event.type === "stderr") this._addLines(event.server, event.text, "stderr");
       else if (event.type === "note") this._addLines(event.server, event.text, event.level);
     }
+    this._order(first);
     this.received += events.length;
     this._trim();
     this._touch();
@@ -131,6 +133,14 @@ export class Store {
     this._run = run;
     this._last = 0;
     this._byRequest.clear();
+    this._touch();
+  }
+
+  // Takes the lines that servers wrote before the page was opened.
+  setLines(linesOf) {
+    for (const [server, lines] of Object.entries(linesOf ?? {})) {
+      if (!this.stderr.has(server)) for (const line of lines) this._addLines(server, line, "stderr");
+    }
     this._touch();
   }
 
@@ -191,6 +201,15 @@ export class Store {
     row.run = this._run;
     this.rows.push(row);
     return row;
+  }
+
+  // A request has the number of its last change. Rows that came together stand in the order in which they began.
+  _order(first) {
+    const count = this._seq - first;
+    if (count < 2) return;
+    const made = this.rows.splice(this.rows.length - count, count).sort((a, b) => a.at - b.at);
+    made.forEach((row, i) => (row.seq = first + i));
+    for (const row of made) this.rows.push(row);
   }
 
   _addRequest(event) {
