@@ -89,7 +89,19 @@ MACHINES: Final = {
     "lease": "isthmus.core.replicas.leases",
 }
 
-SECTIONS: Final = ("core", "auth", "storage", "cluster", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
+SECTIONS: Final = (
+    "core",
+    "auth",
+    "storage",
+    "cluster",
+    "sessions",
+    "uploads",
+    "artifacts",
+    "tasks",
+    "pins",
+    "clean",
+    "ui",
+)
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
@@ -333,6 +345,7 @@ FIXED_THEMES: Final = {
     "Fixed: search": ("core/search",),
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
+    "Fixed: the live page": ("app/watch",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

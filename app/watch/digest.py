@@ -312,7 +312,7 @@ class Digest:
         record.state, record.outcome, record.code = "over", event.outcome.value, event.code
         record.ms = round((at - record.at) * 1000, 3)
         record.request_bytes, record.response_bytes = event.params_bytes, event.result_bytes
-        record.revision = event.revision or record.revision
+        record.revision, record.client = event.revision or record.revision, event.client or record.client
         if record.id:
             self._ended[record.id] = event.request
         session = self._sessions.get(event.session)

@@ -31,7 +31,7 @@ NAMES: Final = (
 HARMLESS: Final = frozenset({"progresstoken", "maxtokens", "totaltokens", "inputtokens", "outputtokens", "tokens"})
 """Names that hold such a part and no secret."""
 KEPT_MAX: Final = 1024
-"""Names of headers and tags of sessions that are kept. At it: those used least lately are found anew."""
+"""Names of headers and tags of sessions that are kept: those of the clients of some minutes."""
 TAG_CHARS: Final = 8
 """Characters of the tag that stands for the id of a session."""
 
