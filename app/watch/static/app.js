@@ -163,7 +163,7 @@ const Gateway = ({token, onRefused}) => {
       <${Theme} />
       <button class="plain" onClick=${() => setHelp(true)} aria-label="Help" title="Keys and filter (?)">?</button>
     </header>
-    ${source.isFile ? html`<div class="banner" role="status">Shown is the trace <b>${visible(source.name)}</b>, read in this browser only. <button onClick=${onLive}>Back to the gateway</button></div>` : null}
+    ${source.isFile ? html`<div class="banner" role="status"><span>Shown is the trace <b>${visible(source.name)}</b>, read in this browser only.</span> <button onClick=${onLive}>Back to the gateway</button></div>` : null}
     ${!source.isFile && overview?.mode === "headers" ? html`<div class="banner quiet-banner">The gateway keeps no bodies of messages: <code>ui.bodies</code> is false.</div>` : null}
     <main class="main">
       ${isMissing ? html`<div class="view"><div class="empty"><h2>A trace does not hold this</h2><p>Go back to the gateway to see it.</p></div></div>` : views[view]()}

@@ -158,7 +158,7 @@ const Pair = ({source, title, left, right, leftLabel, rightLabel, missing, tab, 
     failed ? html`<p class="quiet pad">${visible(failed.message)}</p>`
     : !parsed ? html`<p class="quiet pad">${message ? "Loading …" : missing}</p>`
     : tab === "raw" ? html`<${Raw} parsed=${parsed} />`
-    : html`<${HeaderList} loaded=${loaded} />`;
+    : html`<${HeaderList} loaded=${loaded} hasStatus=${message.leg === "client" ? message.way === "out" : message.way === "in"} />`;
   return html`
     <section class="pair-box">
       ${title ? html`<h3>${title} ${differences ? html`<span class=${"chip " + (differences.count ? "differs" : "equal")}>${differences.text}</span>` : null}</h3>` : null}

@@ -1,6 +1,6 @@
 // Small parts that several views are made of.
 
-import {html, useEffect, useReducer, useRef, useState} from "./preact.js";
+import {html, useEffect, useLayoutEffect, useReducer, useRef, useState} from "./preact.js";
 import {visible} from "./text.js";
 
 // Draws a component again whenever the store has changed, once in a frame.
@@ -15,7 +15,7 @@ const isTyping = target => /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || t
 export const useKeys = keys => {
   const now = useRef(keys);
   now.current = keys;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = event => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
       const act = now.current[event.key];

@@ -2,7 +2,7 @@
 
 import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from "./preact.js";
 import {Detail} from "./detail.js";
-import {bytes, clock, duration, grouped} from "./format.js";
+import {bytes, clock, duration, grouped, ms} from "./format.js";
 import {Empty, useKeys, useStore} from "./parts.js";
 import {Split} from "./split.js";
 import {plain} from "./text.js";
@@ -66,7 +66,7 @@ export const Sequence = ({source, state, onFilter, onReplay}) => {
         <span class="legend" aria-hidden="true"><i class="key-request"></i>request <i class="key-response"></i>response <i class="key-notification"></i>notification</span>
       </div>
       <${Split} isOpen=${Boolean(row)} isWide=${state.isWide}
-        first=${messages.length ? html`<${Chart} store=${store} messages=${messages} lanes=${lanes} selected=${state.selected} onOpen=${open} onSelect=${message => change({selected: message})} key=${session} />` : html`<${Empty} title="No messages of this session"><p>The gateway keeps only the newest messages, and those of this session are gone.</p></${Empty}>`}
+        first=${messages.length ? html`<${Chart} store=${store} session=${session} messages=${messages} lanes=${lanes} selected=${state.selected} onOpen=${open} onSelect=${message => change({selected: message})} key=${session} />` : html`<${Empty} title="No messages of this session"><p>The gateway keeps only the newest messages, and those of this session are gone.</p></${Empty}>`}
         second=${row ? html`<${Detail} source=${source} row=${row} isWide=${state.isWide} onWide=${() => change({isWide: !state.isWide})} onClose=${() => change({isOpen: false, isWide: false})} isAlone=${Boolean(state.request)} onSequence=${() => change({request: state.request || !row.request ? null : row})} onFilter=${onFilter} onReplay=${row.type === "request" ? onReplay : null} />` : null} />
     </div>`;
 };
@@ -84,7 +84,7 @@ const lanesOf = (messages, store, session) => {
   return servers;
 };
 
-const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
+const Chart = ({store, session, messages, lanes, selected, onOpen, onSelect}) => {
   const box = useRef(null);
   const [size, setSize] = useState({width: 900, height: 600});
   const [top, setTop] = useState(0);
@@ -121,7 +121,7 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
   const height = messages.length * STEP_PX + STEP_PX;
   const from = Math.max(0, Math.floor(top / STEP_PX) - AROUND);
   const to = Math.min(messages.length, Math.ceil((top + size.height) / STEP_PX) + AROUND);
-  const client = store.sessions.get(messages[0].session)?.client || "client";
+  const client = store.sessions.get(session)?.client || "client";
   const heads = [client, "Isthmus", ...lanes];
   return html`
     <div class="chart" ref=${box} onScroll=${onScroll} tabindex="0" role="group" aria-label="Messages as arrows">
@@ -132,13 +132,15 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
         <defs>
           ${["", "bad", "notification", "response"].map(name => html`<marker id=${"tip" + name} class=${"tip " + name} viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse"><path d="M0 .6 8 4 0 7.4z"/></marker>`)}
         </defs>
-        ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
         ${messages.slice(from, to).map((message, i) => html`
           <${Arrow} key=${message.run + message.n} message=${message} x=${x} y=${(from + i) * STEP_PX} width=${width} lanes=${lanes} store=${store}
             question=${names.get(`${message.leg} ${message.channel} ${message.id} ${message.way}`)} since=${messages[from + i - 1]?.at} end=${end} isSelected=${message === selected} onOpen=${onOpen} onSelect=${onSelect} />`)}
+        ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
       </svg>
     </div>`;
 };
+
+const gapText = s => `+${s < 0.01 ? `${ms(s * 1000)} ms` : duration(s)}`;
 
 const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, isSelected, onOpen, onSelect}) => {
   const isClient = message.leg === "client";
@@ -168,6 +170,6 @@ const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, 
       <line x1=${start} x2=${end - direction} y1="20" y2="20" marker-end=${`url(#tip${name})`} />
       <text class="label" x=${(start + end) / 2} y="14">${label.length > room ? label.slice(0, Math.max(3, room - 1)) + "…" : label}</text>
       ${message.id && message.kind !== "notification" ? html`<text class="id" x=${start + direction * 6} y="14" text-anchor=${direction > 0 ? "start" : "end"}>${room > 34 ? plain(message.id).slice(0, 8) : ""}</text>` : null}
-      <text class="offset" x=${edge - 8} y="18">${since === undefined ? "" : `+${duration(Math.max(0, message.at - since))}`}</text>
+      <text class="offset" x=${edge - 8} y="18">${since === undefined ? "" : gapText(Math.max(0, message.at - since))}</text>
     </g>`;
 };

@@ -83,6 +83,6 @@ const Lines = ({lines, isPipe}) => {
   if (!lines?.length) return isPipe ? html`<p class="quiet">No lines on its standard error so far.</p>` : null;
   return html`
     <div class="stderr" ref=${box} tabindex="0" role="log" aria-label="Last lines of its standard error">
-      ${lines.slice(-40).map(({text, level}) => html`<div class=${level}>${visible(text, "\t") || " "}</div>`)}
+      ${lines.slice(-40).map(({text, level}) => html`<div class=${level === "stderr" ? "" : level}>${visible(text, "\t") || " "}</div>`)}
     </div>`;
 };

@@ -11,6 +11,11 @@ const SESSIONS_MAX = 2000;
 export const PINS_MAX = 50;
 // Different texts that rows share. Reached: rows that follow hold texts of their own.
 const TEXTS_MAX = 20000;
+// Requests that belong to no request of a client and wait for their response, which is named after them. Reached: they
+// are forgotten, and their responses have no name.
+const ASKED_MAX = 1000;
+// Rows that are looked through for those of a session whose client was not known yet.
+const LATE_ROWS = 500;
 
 class Row {
   constructor(seq, type, at) {
@@ -71,6 +76,7 @@ export class Store {
     this._last = 0;
     this._byRequest = new Map();
     this._texts = new Map();
+    this._asked = new Map();
     this._changed = new Set(); // rows that have changed since a list last asked
     this._listeners = new Set();
     this._isDue = false;
@@ -225,7 +231,7 @@ export class Store {
     }
     row.version++;
     row.session = share(event.session);
-    row.client = share(event.client ?? "");
+    row.client = share(event.client || row.client || this.sessions.get(event.session)?.client || "");
     row.principal = share(event.principal ?? "");
     row.server = share(event.server);
     row.transport = share(event.transport ?? "");
@@ -248,6 +254,10 @@ export class Store {
     const message = new Message(event, this._share, this._run);
     this.messages.push(message);
     if (message.request) return;
+    if (message.kind === "request") {
+      if (this._asked.size >= ASKED_MAX) this._asked.clear();
+      this._asked.set(`${message.leg} ${message.channel} ${message.id} ${message.way === "in"}`, message.method);
+    }
     const row = this._newRow("message", message.at);
     row.message = message;
     row.session = message.session;
@@ -255,12 +265,30 @@ export class Store {
     row.server = message.server;
     row.id = message.id;
     row.kind = message.kind;
-    row.method = message.method;
+    row.method = message.method || this._methodOf(message);
     row.response_bytes = message.bytes;
   }
 
+  // Returns the method of the request that a response answers, where the page has seen it.
+  _methodOf({leg, way, channel, kind, id}) {
+    if (kind !== "response") return "";
+    const key = `${leg} ${channel} ${id} ${way === "out"}`;
+    const found = this._asked.get(key) ?? "";
+    this._asked.delete(key);
+    return found;
+  }
+
   _addSession(event) {
-    this.sessions.set(event.session, {...this.sessions.get(event.session), ...event});
+    const known = this.sessions.get(event.session);
+    this.sessions.set(event.session, {...known, ...event});
+    if (event.client && !known?.client) {
+      for (const row of this.rows.slice(-LATE_ROWS)) {
+        if (row.session !== event.session || row.client) continue;
+        row.client = this._share(event.client);
+        row.version++;
+        this._changed.add(row);
+      }
+    }
     if (this.sessions.size <= SESSIONS_MAX) return;
     for (const [id, {state}] of this.sessions) {
       if (state === "open") continue;

@@ -114,7 +114,7 @@ const cellsOfRequest = row => html`
   ${cell("target", visible(row.target), tip(row.target))}
   ${cell("result", html`<${Outcome} row=${row} />`)}
   ${cell("ms", html`<span class="ms-bar" style=${{"--share": share(row.ms)}}></span>${ms(row.ms)}`)}
-  ${cell("bytes", bytes(row.response_bytes), `${grouped(row.request_bytes ?? 0)} bytes asked, ${row.response_bytes === null ? "nothing" : grouped(row.response_bytes) + " bytes"} answered`)}`;
+  ${cell("bytes", row.response_bytes ? bytes(row.response_bytes) : "", `${grouped(row.request_bytes ?? 0)} bytes asked, ${row.response_bytes ? grouped(row.response_bytes) + " bytes" : "nothing"} answered`)}`;
 
 // A bar grows with the logarithm: 1 ms is nothing, 10 s is all.
 const share = value => (value === null || value <= 1 ? 0 : Math.min(1, Math.log10(value) / 4).toFixed(2));
