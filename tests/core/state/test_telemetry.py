@@ -93,7 +93,7 @@ def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_the_names_of_listed_tools_are_emitted(up: str) -> None:
-    """An event has at most `TOOLS_MAX` of them, each cut. None is emitted of a list that cannot be read, or is empty."""
+    """An event has at most `TOOLS_MAX` of them, each cut. None is of a list that cannot be read, or is empty."""
     world = driver(telemetry=Detail.ENDS)
     client = connect(world, "http", up)
     many = ",".join(f'{{"name":"{"n" * 99}","title":"a"}}' for _ in range(TOOLS_MAX + 1))
