@@ -39,6 +39,7 @@ LOOKED_AT_MAX_BYTES: Final = 64 * 1024
 ID_MAX_BYTES: Final = 80
 """Bytes of the id of a request in an event. Ids that clients choose are shorter. At it: the rest is left out."""
 _IS_ERROR: Final = b'"isError":true'
+_IS_ERROR_SPACED: Final = b'"isError": true'  # as the standard encoder of Python writes it
 
 
 class _Use(msgspec.Struct):
@@ -66,7 +67,7 @@ class Telemetry:
     """Orders an `Emit` for each event. A session of the driver's own has no events, but for the calls in it. A leg of a
     profile has none of its own: its requests are those of the session with the profile.
 
-    A tool's failure is seen by its member `isError` as encoders write it, without spaces; no more is worth its time.
+    A tool's failure is seen by its member `isError` as encoders write it; no more is worth its time.
     """
 
     def __init__(self, context: Context) -> None:
@@ -251,7 +252,7 @@ def _outcome_of(exchange: Exchange, result: bytes) -> Outcome:
         return _RESULT
     if len(result) > LOOKED_AT_MAX_BYTES:
         return _UNREAD
-    return _TOOL_ERROR if _IS_ERROR in result else _RESULT
+    return _TOOL_ERROR if _IS_ERROR in result or _IS_ERROR_SPACED in result else _RESULT
 
 
 class _Tool(msgspec.Struct):

@@ -109,6 +109,8 @@ def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(telemetry, "LOOKED_AT_MAX_BYTES", 60)
     for text, outcome in (
         ('{"isError":true}', Outcome.TOOL_ERROR),
+        ('{"isError": true}', Outcome.TOOL_ERROR),
+        ('{"isError":false}', Outcome.RESULT),
         (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.UNREAD),
     ):
         world = driver(telemetry=Detail.ENDS)
