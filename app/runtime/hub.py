@@ -345,6 +345,15 @@ class Hub:
             if outlet is not None:
                 outlet.send(effect)
             return
+        if isinstance(effect, Emit):
+            for receive in self._listeners:
+                try:
+                    receive(effect.event)
+                except Exception:  # a defect in one must not take any session with it, nor fill the log
+                    self.events_lost += 1
+                    if self.events_lost == 1:
+                        _log.exception("a telemetry event could not be received")
+            return
         if isinstance(effect, SendEvents):
             reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
             if reply is not None:
@@ -370,14 +379,6 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
-            case Emit():
-                for receive in self._listeners:
-                    try:
-                        receive(effect.event)
-                    except Exception:  # a defect in one must not take any session with it, nor fill the log
-                        self.events_lost += 1
-                        if self.events_lost == 1:
-                            _log.exception("a telemetry event could not be received")
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log
