@@ -37,6 +37,7 @@ from ...core.base.storage import (
     StorageOrder,
     Sweep,
 )
+from ...core.base.telemetry import STEPS, Detail
 from ...core.bulk import BulkEngine
 from ...core.state.records import FileStatus, TaskStatus
 from ...core.status import Command
@@ -93,6 +94,7 @@ class Hub:
     ) -> None:
         self.events_lost = 0
         self._listeners = [listener.receive for listener in listeners]
+        self._step_listeners = [listener.receive for listener in listeners if listener.detail >= Detail.STEPS]
         self._wall_time = wall_time
         self.drive = drive
         self._tokens = tokens
@@ -346,9 +348,10 @@ class Hub:
                 outlet.send(effect)
             return
         if isinstance(effect, Emit):
-            for receive in self._listeners:
+            event = effect.event
+            for receive in self._step_listeners if type(event) in STEPS else self._listeners:
                 try:
-                    receive(effect.event)
+                    receive(event)
                 except Exception:  # a defect in one must not take any session with it, nor fill the log
                     self.events_lost += 1
                     if self.events_lost == 1:

@@ -189,3 +189,5 @@ AnyEvent = (
     | RequestEnded
 )
 """Every event."""
+STEPS: Final = frozenset({RequestStarted, RequestSent, QuestionAsked})
+"""The events that are of `Detail.STEPS`."""
