@@ -31,6 +31,8 @@ WAIT_S: Final = 20
 RATE: Final = 500
 """Calls a second at which the delay of the page is measured."""
 PACED_S: Final = 4.0
+DRAIN_S: Final = 6.0
+"""Seconds after which what was logged of the other measurements is read."""
 
 
 class Page:
@@ -100,6 +102,7 @@ def measure_watched(programs: Programs, rounds: int) -> dict[str, Figures]:
         with page.frozen():
             taken.setdefault("isthmus-frozen", []).append(measure(watched, CALLS)["cpu_us"])
     found: dict[str, Figures] = {name: {"cpu_us": _least(figures)} for name, figures in taken.items()}
+    time.sleep(DRAIN_S)
     page.delays_s.clear()
     page.skipped = 0
     with page.reading():

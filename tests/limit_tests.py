@@ -591,10 +591,8 @@ LIMIT_TESTS: Final = {
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
     "core/state/telemetry.py::ID_MAX_BYTES": ("core/state/test_telemetry.py::test_names_are_cut"),
-    "app/watch/wire_log.py::WAITING_MAX": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_dropped_and_counted"),
-    "app/watch/wire_log.py::WAITING_MAX_BYTES": (
-        "app/watch/test_wire_log.py::test_what_nobody_reads_is_dropped_and_counted"
-    ),
+    "app/watch/wire_log.py::WAITING_MAX": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
+    "app/watch/wire_log.py::WAITING_MAX_BYTES": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
     "app/watch/wire_log.py::SHOWN_MAX_BYTES": (
         "app/watch/test_wire_log.py::test_a_message_in_parts_is_kept_up_to_a_limit"
     ),

@@ -82,10 +82,10 @@ class Watching:
                 await self._news.wait()
                 self._news = anyio.Event()
                 await anyio.sleep(PAUSE_S)
-                while True:
+                has_more = True
+                while has_more:
                     entries, dropped = self._log.take(AT_ONCE)
-                    if not entries:
-                        break
+                    has_more = len(entries) >= AT_ONCE
                     begun = time.thread_time()  # which does not count what other processes take
                     self._digest.add(entries, dropped)
                     changed, self._changed = self._changed, anyio.Event()

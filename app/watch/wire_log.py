@@ -26,9 +26,9 @@ from ...core.status import ChannelStatus
 from ...core.trace import INPUTS
 
 WAITING_MAX: Final = 20_000
-"""Entries that wait to be read: those of two seconds at 10,000 a second. At it: the oldest are dropped and counted."""
+"""Entries that wait to be read: those of 2,500 calls. At it: inputs are counted only, until half of them are read."""
 WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of their messages. At it: the oldest are dropped and counted."""
+"""Bytes of their messages. At it: inputs are counted only, until half of them are read."""
 SHOWN_MAX_BYTES: Final = 64 * 1024
 """Bytes of a message that are kept, if it is passed on in parts. At it: the rest is counted only."""
 
@@ -119,10 +119,10 @@ class WireLog:
 
     Args:
         clock: returns the time, in seconds since 1970. That of an engine is as coarse as its event loop's.
-        wake: called when an entry waits and none did before.
+        wake: called when entries wait and none did before.
 
     Attributes:
-        dropped: the number of entries that were dropped since the last `take`.
+        dropped: the number of inputs that were not logged since the last `take`.
     """
 
     def __init__(self, engine: BulkEngine, clock: Callable[[], float], wake: Callable[[], None] = lambda: None) -> None:
@@ -135,6 +135,7 @@ class WireLog:
         self._turn = 0
         self._at = 0.0
         self._is_within = False
+        self._is_full = False
         self._ended = 0  # the channel that is over with the present input
         self._peers: dict[int, ChannelStatus] = {}
         self._parts: dict[int, Message] = {}  # messages that are being passed on in parts
@@ -172,7 +173,7 @@ class WireLog:
             self._add(Noted(self._turn, self._clock(), level, server, text))
 
     def take(self, count: int) -> tuple[list[Entry], int]:
-        """Removes and returns the oldest entries, and the number that were dropped before them.
+        """Removes and returns the oldest entries, and the number of inputs that were not logged since the last call.
 
         Entries of one turn are returned together, so there may be some more than `count`.
         """
@@ -181,6 +182,8 @@ class WireLog:
         while taken and waiting and waiting[0].turn == taken[-1].turn:
             taken.append(waiting.popleft())
         self._waiting_bytes -= sum(entry.kept_bytes for entry in taken if isinstance(entry, Message))
+        if self._is_full and len(waiting) < WAITING_MAX // 2 and self._waiting_bytes < WAITING_MAX_BYTES // 2:
+            self._is_full = False
         dropped, self.dropped = self.dropped, 0
         return taken, dropped
 
@@ -193,6 +196,9 @@ class WireLog:
 
         def logged(*given: Any, **named: Any) -> list[Effect]:
             if self._is_within:  # an input may be made of others
+                return method(*given, **named)
+            if self._is_full:
+                self.dropped += 1
                 return method(*given, **named)
             self._is_within = True
             self._turn += 1
@@ -210,6 +216,10 @@ class WireLog:
                     self._peers.pop(self._ended, None)
                     self._parts.pop(self._ended, None)
                     self._ended = 0
+                if len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_MAX_BYTES:
+                    self._is_full = True
+                    self._peers.clear()  # they would not be told of the ends of their channels
+                    self._parts.clear()
             return effects
 
         return logged
@@ -348,16 +358,6 @@ class WireLog:
         if not waiting:
             self._wake()
         waiting.append(entry)
-        if len(waiting) > WAITING_MAX or self._waiting_bytes > WAITING_MAX_BYTES:
-            self._drop()
-
-    def _drop(self) -> None:
-        waiting = self._waiting
-        while len(waiting) > WAITING_MAX or (self._waiting_bytes > WAITING_MAX_BYTES and len(waiting) > 1):
-            oldest = waiting.popleft()
-            self.dropped += 1
-            if isinstance(oldest, Message):
-                self._waiting_bytes -= oldest.kept_bytes
 
 
 def head_of(about: About) -> tuple[int | None, list[tuple[str, str]]]:
