@@ -87,7 +87,7 @@ const Line = ({line, other}) => {
   const [isOpen, open] = useState(false);
   if (!line) return html`<div class="line none"></div>`;
   const {depth, key, text, kind, comma} = line;
-  const isText = kind === "string" && text.includes("\\n") && !other;
+  const isText = kind === "string" && text.includes("\\n");
   const shown = isOpen || text.length <= CHARS_MAX ? text : text.slice(0, CHARS_MAX);
   return html`
     <div class="line" style=${{"--depth": depth}}>

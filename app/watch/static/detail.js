@@ -37,9 +37,9 @@ export const Detail = ({source, row, isWide, onWide, onClose, onSequence, isAlon
               <button aria-pressed=${(attempt ?? row.attempts.length - 1) === i} onClick=${() => setAttempt(i)}>Attempt ${i + 1}: ${visible(each.server)}</button>`)}
           </div>`
         : null}
-      <div class="tabs small" role="tablist" aria-label="Parts of the message">
-        ${TABS.map(([name, label]) => (name === "all" && row.message ? null : html`
-          <button role="tab" aria-selected=${tab === name} onClick=${() => setTab(name)}>${label}${name === "all" ? html` <span class="count">${messages.length}</span>` : null}</button>`))}
+      <div class="tabs-line">
+        <div class="tabs small" role="tablist" aria-label="Parts of the message">${TABS.map(([name, label]) => (name === "all" && row.message ? null : html`
+          <button role="tab" aria-selected=${tab === name} onClick=${() => setTab(name)}>${label}${name === "all" ? html` <span class="count">${messages.length}</span>` : null}</button>`))}</div>
         ${tab === "layout" && !row.message ? html`<label class="check"><input type="checkbox" checked=${only} onChange=${event => setOnly(event.target.checked)} /> Only differences</label>` : null}
       </div>
       <div class="detail-body" role="tabpanel" tabindex="0" aria-label=${tab}>
