@@ -27,9 +27,9 @@ REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
 AXE: Final = REAL / "axe/node_modules/axe-core/axe.min.js"
 CHROMIUM: Final = Path("/usr/bin/chromium")
 SHIPPED_MAX_BYTES: Final = 80 * 1024
-"""What the files may have together, compressed: a page that is open at once over a slow line."""
+"""Bytes of all files, compressed: the page is there at once over a slow line."""
 VENDORED_SHA256: Final = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
-"""Of `preact/standalone.module.js` in the package `htm` 3.1.1 of npm."""
+"""The digest of `preact/standalone.module.js` in the package `htm` 3.1.1 of npm."""
 VIEWS: Final = ("live", "sequence", "sessions", "servers", "files", "tasks", "replay")
 
 
@@ -157,7 +157,7 @@ FILTERS: Final[dict[str, bool | str]] = {
         "Unknown outcome “bad”. Known are result, error, tool-error, protocol-error, cancelled, unknown, open."
     ),
     "server:": "“server:” needs a value: the server, or the one that a profile chose.",
-    'target:"x': "The quote at character 8 has no end. Add a \".",
+    'target:"x': 'The quote at character 8 has no end. Add a ".',
 }
 """Each filter, and whether it shows a row, or what is wrong with it."""
 
@@ -256,7 +256,7 @@ def test_rows_come_change_and_are_chosen_by_keys(gateway: StandIn, open_page: Op
     page.keyboard.type("sever:x")
     expect(page.locator("#filter-error")).to_contain_text("Did you mean “server:”?")
     expect(rows(page)).to_have_count(2)
-    for _ in range("sever:x".__len__()):
+    for _ in "sever:x":
         page.keyboard.press("Backspace")
     with page.expect_download() as download:
         page.get_by_role("button", name="Export").click()
@@ -358,9 +358,10 @@ def test_servers_tasks_and_files_are_commanded(gateway: StandIn, open_page: Open
     page.keyboard.press("r")
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator(".run")).to_contain_text("2 differences")
-    sent = [(method, path) for method, path, _ in gateway.commands]
-    assert sent[:3] == [("POST", "/servers/reports/start"), ("POST", "/servers/files/stop"), ("POST", "/tasks/t1/cancel")]
-    assert sent[3:] == [("DELETE", "/files/f3"), ("POST", "/ui/api/replay")]
+    assert [f"{method} {path}" for method, path, _ in gateway.commands] == [
+        *("POST /servers/reports/start", "POST /servers/files/stop", "POST /tasks/t1/cancel"),
+        *("DELETE /files/f3", "POST /ui/api/replay"),
+    ]
     assert json.loads(gateway.commands[-1][2])["server"] == "files"
 
 
@@ -380,7 +381,7 @@ def traced() -> bytes:
         (asked,) = (json.loads(each.message) for each in effects if isinstance(each, Send) and each.channel == server)
         engine.receive_message(server, dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), now)
 
-    known = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "f", "version": "1"}}
+    known = {**about, "capabilities": {"tools": {}}, "serverInfo": {"name": "f", "version": "1"}}
     answer(engine.receive_open(server, Connected(), 1.2), known, 1.3)
     engine.receive_message(client, dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}), 1.4)
     call = {"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "dig", "arguments": {}}}
