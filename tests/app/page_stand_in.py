@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 from isthmus.app.watch.static_files import StaticFiles
 
 TOKEN: Final = "s3cret token&more"
@@ -342,7 +343,7 @@ def serving(state: StandIn) -> Iterator[StandIn]:
             return self._json(404, {"error": f"no page {url.path}", "code": 404})
 
         def _json(self, status: int, value: Json) -> None:
-            body = json.dumps(value).encode()
+            body = msgspec.json.encode(value)
             self._write(status, body, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
 
         def _write(self, status: int, body: bytes, headers: list[tuple[str, str]]) -> None:

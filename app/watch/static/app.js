@@ -4,7 +4,7 @@ import {html, render, useEffect, useRef, useState} from "./preact.js";
 import {Api} from "./api.js";
 import {Feed} from "./feed.js";
 import {Files} from "./files.js";
-import {compile, wordFor} from "./filter.js";
+import {wordFor} from "./filter.js";
 import {Help} from "./help.js";
 import {Live, LiveState} from "./live.js";
 import {useKeys} from "./parts.js";
@@ -114,8 +114,7 @@ const Gateway = ({token, onRefused}) => {
     show("sequence");
   };
   const onFilter = (key, value) => {
-    const text = wordFor(key, value) + " ";
-    if (compile(text).test) states.live.setFilter(text);
+    states.live.setFilter(wordFor(key, value) + " ");
     show("live");
   };
   const onReplay = overview?.actions && !source.isFile

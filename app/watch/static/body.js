@@ -21,11 +21,12 @@ export const useParsed = loaded =>
     return {text, isCut: loaded.size > loaded.bytes.length, size: loaded.size, ...parse(text)};
   }, [loaded]);
 
-// Lays out one message, or two side by side. Either may be null.
-export const Layout = ({left, right, onlyDifferences}) => {
+// Lays out one message, or two side by side. Either may be missing. Of two that differ in their numbers alone, one is
+// shown, with both numbers.
+export const Layout = ({left, right, isPassedOn, onlyDifferences}) => {
   const rows = useMemo(() => compare(left?.value ?? null, right?.value ?? null), [left, right]);
   const [isWhole, showWhole] = useState(false);
-  const isPair = Boolean(left && right);
+  const isPair = Boolean(left && right) && !isPassedOn;
   const chosen = onlyDifferences && isPair ? fold(rows) : rows;
   const seen = isWhole ? chosen : chosen.slice(0, LINES_MAX);
   return html`
@@ -35,8 +36,8 @@ export const Layout = ({left, right, onlyDifferences}) => {
           ? html`<div class="json-row folded" key=${i}><span>${many(row.folded, "equal line")}</span></div>`
           : html`
             <div class=${"json-row" + (isPair ? ` mark-${row.mark}` : "")} key=${i}>
-              ${left ? html`<${Line} line=${row.left} other=${row.mark === "changed" ? row.right : null} />` : null}
-              ${right ? html`<${Line} line=${row.right} other=${row.mark === "changed" ? row.left : null} />` : null}
+              ${left ? html`<${Line} line=${row.left} other=${row.mark === "changed" ? row.right : null} isPassedOn=${isPassedOn} />` : null}
+              ${right && !isPassedOn ? html`<${Line} line=${row.right} other=${row.mark === "changed" ? row.left : null} />` : null}
             </div>`)}
       ${chosen.length > seen.length
         ? html`<button class="more" onClick=${() => showWhole(true)}>Show all ${grouped(chosen.length)} lines</button>`
@@ -55,14 +56,14 @@ const End = ({parsed}) => {
 
 export const differencesOf = (left, right) => {
   if (!left || !right) return null;
-  if (left.text === right.text) return {count: 0, text: "same bytes"};
+  if (left.text === right.text) return {count: 0, text: "the same bytes", isPassedOn: true};
   const rows = compare(left.value, right.value);
   const count = countDifferences(rows);
   const marked = rows.filter(row => row.mark !== "same");
   if (marked.length && marked.every(isNumbering)) {
-    return {count: 0, text: marked.length > 1 ? "the same but for id and progress token" : `the same but for the ${isId(marked[0]) ? "id" : "progress token"}`};
+    return {count: 0, isPassedOn: true, text: marked.length > 1 ? "the same but for id and progress token" : `the same but for the ${isId(marked[0]) ? "id" : "progress token"}`};
   }
-  return {count, text: count ? many(count, "difference") : "same JSON, other spaces"};
+  return {count, text: count ? many(count, "difference") : "the same JSON, other spaces"};
 };
 
 // Each leg numbers its requests by itself.
@@ -83,18 +84,19 @@ const fold = rows => {
   return out;
 };
 
-const Line = ({line, other}) => {
+const Line = ({line, other, isPassedOn}) => {
   const [isOpen, open] = useState(false);
   if (!line) return html`<div class="line none"></div>`;
   const {depth, key, text, kind, comma} = line;
-  const isText = kind === "string" && text.includes("\\n") && !other;
+  const isText = kind === "string" && text.includes("\\n");
   const shown = isOpen || text.length <= CHARS_MAX ? text : text.slice(0, CHARS_MAX);
   return html`
     <div class="line" style=${{"--depth": depth}}>
       ${key === null || key === undefined ? null : html`<span class="key">${visible(key)}</span><span class="sign">: </span>`}
       ${isOpen && isText
         ? html`<span class="text">${visible(stringOf({kind: "string", raw: text}), "\n\t")}</span>`
-        : html`<span class=${kind + (text === '"[redacted]"' ? " redacted" : "")}>${other ? changed(shown, other.text) : visible(shown)}</span>`}
+        : html`<span class=${kind + (text === '"[redacted]"' ? " redacted" : "")}>${other && !isPassedOn ? changed(shown, other.text) : visible(shown)}</span>`}
+      ${other && isPassedOn ? html`<span class="sign"> → </span><span class=${other.kind}>${visible(other.text)}</span>` : null}
       ${comma ? html`<span class="sign">,</span>` : null}
       ${isText || text.length > CHARS_MAX
         ? html`<button class="fold" aria-expanded=${isOpen} onClick=${() => open(!isOpen)}>

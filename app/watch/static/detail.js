@@ -37,27 +37,20 @@ export const Detail = ({source, row, isWide, onWide, onClose, onSequence, isAlon
               <button aria-pressed=${(attempt ?? row.attempts.length - 1) === i} onClick=${() => setAttempt(i)}>Attempt ${i + 1}: ${visible(each.server)}</button>`)}
           </div>`
         : null}
-      <div class="tabs small" role="tablist" aria-label="Parts of the message">
-        ${TABS.map(([name, label]) => (name === "all" && row.message ? null : html`
-          <button role="tab" aria-selected=${tab === name} onClick=${() => setTab(name)}>${label}${name === "all" ? html` <span class="count">${messages.length}</span>` : null}</button>`))}
+      <div class="tabs-line">
+        <div class="tabs small" role="tablist" aria-label="Parts of the message">${TABS.map(([name, label]) => (name === "all" && row.message ? null : html`
+          <button role="tab" aria-selected=${tab === name} onClick=${() => setTab(name)}>${label}${name === "all" ? html` <span class="count">${messages.length}</span>` : null}</button>`))}</div>
         ${tab === "layout" && !row.message ? html`<label class="check"><input type="checkbox" checked=${only} onChange=${event => setOnly(event.target.checked)} /> Only differences</label>` : null}
       </div>
       <div class="detail-body" role="tabpanel" tabindex="0" aria-label=${tab}>
         ${tab === "all"
           ? html`<${AllMessages} source=${source} row=${row} messages=${messages} key=${row.seq} />`
           : row.message
-            ? html`<${Pair} source=${source} left=${row.message} leftLabel=${wayText(row.message, row)} tab=${tab} key=${row.seq} />`
-            : html`
-              <${Pair} source=${source} title="Request" left=${legs.asked} right=${legs.sent} leftLabel=${`Received from ${row.client || "the client"}`} rightLabel=${`Sent to ${row.servers || row.server}`}
-                missing=${missingText(row, legs)} tab=${tab} only=${only} key=${"q" + row.seq} />
-              <${Pair} source=${source} title="Response" left=${legs.answered} right=${legs.returned} leftLabel=${`Received from ${row.servers || row.server}`} rightLabel=${`Sent to ${row.client || "the client"}`}
-                missing=${row.state === "open" ? "There is no response yet." : "The gateway keeps no response of this request any more."} tab=${tab} only=${only} key=${"r" + row.seq} />`}
+            ? html`<${One} source=${source} message=${row.message} label=${wayText(row.message, row)} tab=${tab} key=${row.seq} />`
+            : html`<${Exchange} source=${source} row=${row} legs=${legs} tab=${tab} only=${only} key=${row.seq} />`}
       </div>
     </section>`;
 };
-
-const missingText = (row, {asked}) =>
-  asked ? (row.state === "open" ? "Not sent to the server yet." : "Answered by Isthmus: the server was not asked.") : "The gateway keeps this request no longer.";
 
 // Finds the four messages of a request: the first question and the last answer on each leg.
 const legsOf = (row, messages, attempt) => {
@@ -118,61 +111,86 @@ const Timing = ({row}) => {
     </div>`;
 };
 
-// Loads a message. Returns [loaded, error].
-const useMessage = (source, message) => {
-  const [state, set] = useState([null, null]);
+// Loads a message. Returns {message, label, loaded, parsed, error}, or null without one.
+const useSide = (source, message, label) => {
+  const [[loaded, error], set] = useState([null, null]);
   useEffect(() => {
     set([null, null]);
     if (!message) return;
     let isOver = false;
     source.message(message).then(
-      loaded => isOver || set([loaded, null]),
-      error => isOver || set([null, error]),
+      found => isOver || set([found, null]),
+      failure => isOver || set([null, failure]),
     );
     return () => (isOver = true);
   }, [source, message]);
-  return state;
+  const parsed = useParsed(loaded);
+  return message ? {message, label, loaded, parsed, error} : null;
 };
 
-const Pair = ({source, title, left, right, leftLabel, rightLabel, missing, tab, only}) => {
-  const [leftLoaded, leftError] = useMessage(source, left);
-  const [rightLoaded, rightError] = useMessage(source, right);
-  const [one, other] = [useParsed(leftLoaded), useParsed(rightLoaded)];
-  const differences = useMemo(() => differencesOf(one, other), [one, other]);
-  const isLoading = (left && !one && !leftError) || (right && !other && !rightError);
-  const isMerged = tab === "layout" && one && other && one.text === other.text;
-  if (!left && !right) return html`<section class="pair-box"><h3>${title}</h3><p class="quiet pad">${missing}</p></section>`;
-  const head = (message, label, loaded) => message && html`
-    <div class="pair-head">
-      <span class=${"arrow " + message.way}>${message.way === "in" ? "↓" : "↑"}</span>
-      <span class="label">${visible(label)}</span>
-      <span class="number">${grouped(message.bytes)} B</span>
-      ${message.is_cut ? html`<span class="chip">cut</span>` : null}
-      ${loaded?.redacted.length ? html`<span class="chip" title=${loaded.redacted.join("\n")}>${many(loaded.redacted.length, "value")} redacted</span>` : null}
-      ${message.event_id ? html`<span class="quiet">event ${visible(message.event_id)}</span>` : null}
-      <span class="spring"></span>
-      ${loaded ? html`<${Copy} text=${() => decode(loaded.bytes)} />` : null}
+// A request and its response, each as received beside as sent. Where both were passed on as they came, each is shown
+// once, and they stand beside each other.
+const Exchange = ({source, row, legs, tab, only}) => {
+  const [client, server] = [row.client || "the client", row.servers || row.server];
+  const asked = useSide(source, legs.asked, `Received from ${client}`);
+  const sent = useSide(source, legs.sent, `Sent to ${server}`);
+  const answered = useSide(source, legs.answered, `Received from ${server}`);
+  const returned = useSide(source, legs.returned, `Sent to ${client}`);
+  const request = useMemo(() => differencesOf(asked?.parsed, sent?.parsed), [asked?.parsed, sent?.parsed]);
+  const response = useMemo(() => differencesOf(answered?.parsed, returned?.parsed), [answered?.parsed, returned?.parsed]);
+  const missing = {
+    request: asked ? (row.state === "open" ? "Not sent to the server yet." : "Answered by Isthmus: the server was not asked.") : "The gateway keeps this request no longer.",
+    response: row.state === "open" ? "There is no response yet." : answered ? "The gateway keeps what was sent to the client no longer." : "No response of a server: this one is of Isthmus.",
+  };
+  if (!answered && !returned && row.state !== "open") missing.response = "The gateway keeps no response to this request.";
+  const isOne = (left, right, differences) => !(left && right) || (tab === "layout" && (!differences || differences.isPassedOn));
+  const isBeside = isOne(asked, sent, request) && isOne(answered, returned, response);
+  return html`
+    <div class=${isBeside ? "beside-each-other" : ""}>
+      <${Pair} title="Request" left=${asked} right=${sent} differences=${request} missing=${missing.request} tab=${tab} only=${only} />
+      <${Pair} title="Response" left=${answered} right=${returned} differences=${response} missing=${missing.response} tab=${tab} only=${only} />
     </div>`;
-  const error = leftError ?? rightError;
-  const side = (message, parsed, loaded, failed) =>
-    failed ? html`<p class="quiet pad">${visible(failed.message)}</p>`
-    : !parsed ? html`<p class="quiet pad">${message ? "Loading …" : missing}</p>`
-    : tab === "raw" ? html`<${Raw} parsed=${parsed} />`
-    : html`<${HeaderList} loaded=${loaded} hasStatus=${message.leg === "client" ? message.way === "out" : message.way === "in"} />`;
+};
+
+const One = ({source, message, label, tab}) => {
+  const side = useSide(source, message, label);
+  return html`<${Pair} left=${side} right=${null} tab=${tab} />`;
+};
+
+const Pair = ({title, left, right, differences, missing, tab, only}) => {
+  const sides = [left, right].filter(Boolean);
+  const isPassedOn = tab === "layout" && differences?.isPassedOn;
+  const failed = sides.find(each => each.error);
   return html`
     <section class="pair-box">
       ${title ? html`<h3>${title} ${differences ? html`<span class=${"chip " + (differences.count ? "differs" : "equal")}>${differences.text}</span>` : null}</h3>` : null}
-      ${isMerged
-        ? html`<div class="pair-heads merged">${head(left, leftLabel, leftLoaded)}${head(right, rightLabel, rightLoaded)}</div><${Layout} left=${one} />`
-        : html`
-          <div class=${"pair-heads" + (right ? "" : " single")}>${head(left, leftLabel, leftLoaded)}${head(right, rightLabel, rightLoaded)}</div>
-          ${tab !== "layout"
-            ? html`<div class=${"pair-sides" + (right ? "" : " single")}>${left ? html`<div>${side(left, one, leftLoaded, leftError)}</div>` : null}${right ? html`<div>${side(right, other, rightLoaded, rightError)}</div>` : null}</div>`
-            : error ? html`<p class="quiet pad">${visible(error.message)}</p>`
-            : isLoading ? html`<p class="quiet pad">Loading …</p>`
-            : html`<${Layout} left=${one} right=${other} onlyDifferences=${only} />`}`}
-      ${title && !(left && right) ? html`<p class="quiet pad">${missing}</p>` : null}
+      ${sides.length ? html`<div class=${"pair-heads" + (sides.length > 1 && !isPassedOn ? "" : " single")}>${sides.map(each => html`<${Head} ...${each} key=${each.label} />`)}</div>` : null}
+      ${tab !== "layout"
+        ? html`<div class=${"pair-sides" + (sides.length > 1 ? "" : " single")}>${sides.map(each => html`<div key=${each.label}><${Side} ...${each} tab=${tab} /></div>`)}</div>`
+        : failed ? html`<p class="quiet pad">${visible(failed.error.message)}</p>`
+        : sides.some(each => !each.parsed) ? html`<p class="quiet pad">Loading …</p>`
+        : sides.length ? html`<${Layout} left=${left?.parsed} right=${right?.parsed} isPassedOn=${isPassedOn} onlyDifferences=${only} />` : null}
+      ${title && sides.length < 2 ? html`<p class="quiet pad">${missing}</p>` : null}
     </section>`;
+};
+
+const Head = ({message, label, loaded}) => html`
+  <div class="pair-head">
+    <span class=${"arrow " + message.way} aria-hidden="true">${message.way === "in" ? "↓" : "↑"}</span>
+    <span class="label">${visible(label)}</span>
+    <span class="number">${grouped(message.bytes)} B</span>
+    ${message.is_cut ? html`<span class="chip">cut</span>` : null}
+    ${loaded?.redacted.length ? html`<span class="chip" title=${loaded.redacted.join("\n")}>${many(loaded.redacted.length, "value")} redacted</span>` : null}
+    ${message.event_id ? html`<span class="quiet">event ${visible(message.event_id)}</span>` : null}
+    <span class="spring"></span>
+    ${loaded ? html`<${Copy} text=${() => decode(loaded.bytes)} />` : null}
+  </div>`;
+
+const Side = ({message, loaded, parsed, error, tab}) => {
+  if (error) return html`<p class="quiet pad">${visible(error.message)}</p>`;
+  if (!parsed) return html`<p class="quiet pad">Loading …</p>`;
+  if (tab === "raw") return html`<${Raw} parsed=${parsed} />`;
+  return html`<${HeaderList} loaded=${loaded} hasStatus=${message.leg === "client" ? message.way === "out" : message.way === "in"} />`;
 };
 
 // The messages of a request in their order: progress, questions and what was sent again stand between.
@@ -190,7 +208,7 @@ const AllMessages = ({source, row, messages}) => {
             <td class="quiet">${visible(each.id)}</td>
             <td class="number right">${bytes(each.bytes)}</td>
           </tr>
-          ${each === chosen ? html`<tr key=${"b" + each.n}><td colspan="5"><${Pair} source=${source} left=${each} leftLabel=${wayText(each, row)} tab="layout" /></td></tr>` : null}`)}
+          ${each === chosen ? html`<tr key=${"b" + each.n}><td colspan="5"><${One} source=${source} message=${each} label=${wayText(each, row)} tab="layout" /></td></tr>` : null}`)}
       </tbody>
     </table>
     ${messages.length ? null : html`<p class="quiet pad">The gateway keeps the messages of this request no longer.</p>`}`;

@@ -25,13 +25,16 @@ export class Feed {
   async run() {
     const {signal} = this._abort;
     let [run, after, retry] = [null, 0, RETRY_FIRST_S];
+    let next = null; // the answer that was asked for before the last one was worked through
     this._tell("connecting");
     while (!signal.aborted) {
       let answer;
       try {
         const wait = this._state === "live" ? WAIT_S : 0; // the first answer shows that the gateway is there
-        answer = await this._api.get(`ui/api/events?after=${after}&wait=${wait}`, signal);
+        answer = await (next ?? this._ask(after, wait));
+        next = null;
       } catch (error) {
+        next = null;
         if (signal.aborted) return;
         if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
           this._tell("refused", error.message);
@@ -61,11 +64,17 @@ export class Feed {
       const {events} = answer;
       if (events.length) {
         after = events.at(-1).n;
+        next = this._ask(after, WAIT_S);
+        next.catch(() => {}); // it is waited for above
         this._store.add(events);
       } else if (answer.skipped > 0) {
         after = answer.last;
       }
     }
+  }
+
+  _ask(after, wait_s) {
+    return this._api.get(`ui/api/events?after=${after}&wait=${wait_s}`, this._abort.signal);
   }
 
   _tell(name, text = "") {

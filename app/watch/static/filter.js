@@ -43,20 +43,24 @@ const FACTOR = {k: 1000, M: 1000000};
 
 class FilterError extends Error {}
 
-// Returns {test, error, words}. With an error `test` is null. `test(row)` says whether a row is shown.
+// Returns {test, error}. `test(row)` says whether a row is shown. A word with an error does not count.
 export const compile = source => {
-  try {
-    const words = split(source);
-    const tests = words.map(testOf);
-    return {test: row => tests.every(test => test(row)), error: "", count: words.length};
-  } catch (error) {
-    if (!(error instanceof FilterError)) throw error;
-    return {test: null, error: error.message, count: 0};
+  const tests = [];
+  let error = "";
+  for (const word of split(source)) {
+    try {
+      tests.push(testOf(word));
+      if (word.isUnended) throw new FilterError(`The quote at character ${word.valueFrom + 1} has no end. Add a ".`);
+    } catch (failure) {
+      if (!(failure instanceof FilterError)) throw failure;
+      error ||= failure.message;
+    }
   }
+  return {test: row => tests.every(test => test(row)), error};
 };
 
-// Splits at spaces outside quotes. Each word is {isNegated, key, value, isQuoted, from, to}.
-export const split = (source, isLenient = false) => {
+// Splits at spaces outside quotes. Each word has its places in the text.
+const split = source => {
   const words = [];
   let at = 0;
   while (at < source.length) {
@@ -72,6 +76,7 @@ export const split = (source, isLenient = false) => {
     if (named) (key = named[1].toLowerCase()), (at += named[0].length);
     let value = "";
     let isQuoted = false;
+    let isUnended = false;
     const valueFrom = at;
     while (at < source.length && !/\s/.test(source[at])) {
       if (source[at] !== '"') {
@@ -79,12 +84,12 @@ export const split = (source, isLenient = false) => {
         continue;
       }
       const end = source.indexOf('"', at + 1);
-      if (end < 0 && !isLenient) throw new FilterError(`The quote at character ${at + 1} has no end. Add a ".`);
       isQuoted = true;
+      isUnended = end < 0;
       value += source.slice(at + 1, end < 0 ? source.length : end);
       at = end < 0 ? source.length : end + 1;
     }
-    words.push({isNegated, key, value, isQuoted, from, valueFrom, to: at});
+    words.push({isNegated, key, value, isQuoted, isUnended, from, valueFrom, to: at});
   }
   return words;
 };
@@ -171,7 +176,7 @@ const COMPLETIONS_MAX = 12; // what a person reads at a glance
 
 // Returns {from, to, choices: [{text, about}]} for the word at the caret. `values` gives what was seen for a name.
 export const complete = (source, caret, values) => {
-  const word = split(source, true).find(each => each.from <= caret && caret <= each.to);
+  const word = split(source).find(each => each.from <= caret && caret <= each.to);
   if (!word) return {from: caret, to: caret, choices: keyChoices("")};
   const start = word.from + (word.isNegated ? 1 : 0);
   if (!word.key) return {from: start, to: word.to, choices: word.isQuoted ? [] : keyChoices(word.value)};

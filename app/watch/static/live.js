@@ -23,8 +23,7 @@ export class LiveState {
 
   setFilter(text) {
     this.filter = text;
-    const {test} = compile(text);
-    if (test) this.shown.setTest(test);
+    this.shown.setTest(compile(text).test);
   }
 }
 
@@ -49,14 +48,14 @@ export const Live = ({source, state, overview, onSequence, onReplay, onHelp}) =>
     const {list} = shown;
     if (!list.length) return;
     const at = selected ? shown.placeOf(selected) : -1;
-    let to = at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.min(list.length - 1, Math.max(0, at + step));
-    if (at < 0 && state.isFollowed) to = list.length - 1;
+    const from = at >= 0 ? at : state.isFollowed ? list.length - step : step > 0 ? -1 : list.length;
+    let to = Math.min(list.length - 1, Math.max(0, Number.isFinite(step) ? from + step : step));
     while (list[to] && (list[to].type === "gap" || list[to].type === "restart") && list[to + Math.sign(step)]) to += Math.sign(step);
     change({selected: list[to], isFollowed: false});
   };
   const pause = () => (shown.hold(!isPaused), change({}));
   const follow = () => change({isFollowed: !state.isFollowed});
-  const clear = () => (store.clear(), shown.hold(false), shown.setTest(compile(state.filter).test ?? (() => true)), change({selected: null, isOpen: false}));
+  const clear = () => (store.clear(), shown.hold(false), shown.setTest(compile(state.filter).test), change({selected: null, isOpen: false}));
   const pin = row => row && (row.type === "request" || row.type === "message") && store.pin(row);
   const page = () => Math.max(1, Math.floor((document.querySelector(".rows")?.clientHeight ?? 480) / 24) - 1);
   const inDetail = () => document.activeElement?.closest(".detail-body");

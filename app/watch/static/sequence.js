@@ -152,9 +152,12 @@ const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, 
   const what = message.method || (message.kind === "response" && question?.method ? question.method : "") || message.kind;
   const target = message.kind === "request" && isClient && message.request ? (store.rowOf(message)?.target ?? "") : "";
   const label = plain(message.kind === "response" ? (isBad && row ? row.outcome : "result") : `${what}${target ? " " + target : ""}`);
-  const full = `${clock(message.at)}, ${message.kind} ${plain(what)} ${message.id ? "id " + plain(message.id) : ""}, ${message.way === "in" ? "from" : "to"} ${isClient ? "the client" : plain(message.server)}, ${bytes(message.bytes)}`;
+  const full = `${message.kind} ${plain(what)}${message.id ? " id " + plain(message.id) : ""} ${message.way === "in" ? "from" : "to"} ${isClient ? "the client" : plain(message.server)}, ${bytes(message.bytes)}`;
   const room = Math.floor((Math.abs(end - start) - 20) / 6.6);
   const direction = end > start ? 1 : -1;
+  const shown = label.length > room ? label.slice(0, Math.max(3, room - 1)) + "…" : label;
+  const id = message.id && message.kind !== "notification" && room > 34 ? plain(message.id).slice(0, 8) : "";
+  const gap = since === undefined ? "" : gapText(Math.max(0, message.at - since));
   const onKeyDown = event => {
     if (event.key !== "Enter" && event.key !== " ") return;
     onOpen(message);
@@ -162,14 +165,13 @@ const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, 
     event.stopPropagation();
   };
   return html`
-    <g class=${`arrow ${message.kind} ${name} ${isSelected ? "selected" : ""}`} transform=${`translate(0 ${y})`} tabindex="0" role="button" aria-label=${full}
+    <g class=${`arrow ${message.kind} ${name} ${isSelected ? "selected" : ""}`} transform=${`translate(0 ${y})`} tabindex="0" role="button" aria-label=${[clock(message.at), shown, id, gap].filter(Boolean).join(" ") + `: ${full}`}
        onClick=${() => onOpen(message)} onKeyDown=${onKeyDown} onFocus=${() => isSelected || onSelect(message)}>
-      <title>${full}</title>
       <rect class="hit" x="0" y="0" width=${width} height=${STEP_PX} />
-      <text class="when" x="12" y="18">${clock(message.at)}</text>
+      <text class="when" x="12" y="18">${clock(message.at)}</text>${" "}
       <line x1=${start} x2=${end - direction} y1="20" y2="20" marker-end=${`url(#tip${name})`} />
-      <text class="label" x=${(start + end) / 2} y="14">${label.length > room ? label.slice(0, Math.max(3, room - 1)) + "…" : label}</text>
-      ${message.id && message.kind !== "notification" ? html`<text class="id" x=${start + direction * 6} y="14" text-anchor=${direction > 0 ? "start" : "end"}>${room > 34 ? plain(message.id).slice(0, 8) : ""}</text>` : null}
-      <text class="offset" x=${edge - 8} y="18">${since === undefined ? "" : gapText(Math.max(0, message.at - since))}</text>
+      <text class="label" x=${(start + end) / 2} y="14">${shown}</text>${" "}
+      ${id ? html`<text class="id" x=${start + direction * 6} y="14" text-anchor=${direction > 0 ? "start" : "end"}>${id}</text>` : null}${" "}
+      <text class="offset" x=${edge - 8} y="18">${gap}</text>
     </g>`;
 };
