@@ -20,7 +20,7 @@ from isthmus.app.config.settings import Core, Settings
 from isthmus.app.gateway import Gateway, running
 from isthmus.core.base.telemetry import Detail
 from mcp import ClientSession, McpError
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_the_numbers_are_those_of_the_calls() -> None:
         async with running(SETTINGS, listen=True, is_lasting=False) as found:
             for id, prefix in (("out", ""), ("both", "o__")):
                 async with (
-                    streamablehttp_client(f"{found.base_url}/mcp/{id}") as (receiving, sending, _),
+                    streamable_http_client(f"{found.base_url}/mcp/{id}") as (receiving, sending, _),
                     ClientSession(receiving, sending) as client,
                 ):
                     await client.initialize()
