@@ -346,6 +346,7 @@ FIXED_THEMES: Final = {
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
     "Fixed: the live page": ("app/watch",),
+    "Fixed: metrics": ("app/telemetry",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

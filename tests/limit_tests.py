@@ -604,7 +604,12 @@ LIMIT_TESTS: Final = {
     "app/watch/digest.py::ID_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
     "app/watch/digest.py::TEXT_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
     "app/watch/pages.py::EVENTS_MAX": ("app/watch/test_pages.py::test_records_come_in_portions"),
-    "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
+    "app/telemetry/counters.py::TOOLS_MAX": (
+        "app/telemetry/test_counters.py::test_a_server_has_so_many_tools_that_are_counted_apart"
+    ),
+    "app/telemetry/counters.py::WAITING_MAX": (
+        "app/telemetry/test_counters.py::test_events_wait_to_be_counted_but_not_many"
+    ),
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),
