@@ -33,7 +33,7 @@ export const OUTCOMES = {
   "tool-error": ["tool error"],
   "protocol-error": ["error"],
   cancelled: ["cancelled"],
-  unknown: ["unknown"],
+  unknown: ["unknown", "unread"],
   open: ["open"],
 };
 
