@@ -24,15 +24,15 @@ import msgspec
 import pytest
 from each_row import each_row
 from isthmus.app.admin import metrics
-from isthmus.app.telemetry.counters import Counters
-from isthmus.app.telemetry.histogram import STEPS_S, Histogram
-from isthmus.app.telemetry.measurements import Measurements
-from isthmus.app.telemetry.store_times import StoreTimes
 from isthmus.app.base.sizes import parse_size
 from isthmus.app.cli import arguments
 from isthmus.app.commands.losses import LOSSES, Fate
 from isthmus.app.config.load import loads, schema
 from isthmus.app.config.settings import Settings
+from isthmus.app.telemetry.counters import Counters
+from isthmus.app.telemetry.histogram import STEPS_S, Histogram
+from isthmus.app.telemetry.measurements import Measurements
+from isthmus.app.telemetry.store_times import StoreTimes
 from isthmus.core.base.limits import Limits
 from isthmus.core.files.calls import artifact, offers
 from isthmus.core.state.records import FileStatus, TaskStatus

@@ -270,29 +270,34 @@ class Digest:
         return record
 
     def _send(self, event: RequestSent, at: float) -> None:
-        number = str(event.number)
+        number, request = str(event.number), self._asker(event.request)
 
         def is_it(record: MessageRecord) -> bool:
             return record.leg == "server" and record.channel == event.channel and record.id == number
 
-        self._claim(self._sent, event.request, is_it)
+        self._claim(self._sent, request, is_it)
         if event.channel is not None:
-            self._numbers.learn((event.channel, number), event.request)
+            self._numbers.learn((event.channel, number), request)
             if not event.is_pipe:
-                self._channels.learn(event.channel, event.request)
-        record = self._requests.get(event.request)
+                self._channels.learn(event.channel, request)
+        record = self._requests.get(request)
         if record is not None:
             via = "pipe" if event.is_pipe else "http"
             record.attempts.append(Attempt(event.server, at, None, event.channel, event.number, event.revision, via))
             self._records.add(record)
 
     def _receive_answer(self, event: RequestAnswered, at: float) -> None:
-        self._claim(self._received, event.request, lambda record: record.leg == "server" and record.kind == "response")
-        record = self._requests.get(event.request)
+        request = self._asker(event.request)
+        self._claim(self._received, request, lambda record: record.leg == "server" and record.kind == "response")
+        record = self._requests.get(request)
         for attempt in [] if record is None else reversed(record.attempts):
             if attempt.ms is None and attempt.server == event.server:
                 attempt.ms = round((at - attempt.at) * 1000, 3)
                 break
+
+    def _asker(self, key: RequestKey) -> RequestKey:
+        """Returns the request of a client for which a profile asks a server: that of the channel in its own key."""
+        return key if key in self._requests else self._channels.get(key[0], key)
 
     def _ask(self, event: QuestionAsked) -> None:
         if event.request is None:

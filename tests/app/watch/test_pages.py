@@ -28,9 +28,10 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def watched(auth: Auth | None = None, **ui: Any) -> AsyncIterator[Gateway]:
-    server = Server(id="a", upstream=Upstream(command=(sys.executable, str(TOOLBOX))), warm=0)
-    settings = Settings(core=Core(port=0), auth=auth or Auth(), ui=Ui(listen="127.0.0.1:0", **ui), servers=(server,))
+async def watched(auth: Auth | None = None, ids: str = "a", **ui: Any) -> AsyncIterator[Gateway]:
+    upstream = Upstream(command=(sys.executable, str(TOOLBOX)))
+    servers = tuple(Server(id=id, upstream=upstream, warm=0) for id in ids)
+    settings = Settings(core=Core(port=0), auth=auth or Auth(), ui=Ui(listen="127.0.0.1:0", **ui), servers=servers)
     with anyio.fail_after(4 * PATIENCE_S):
         async with running(settings, listen=True, is_lasting=False) as gateway:
             yield gateway
@@ -104,6 +105,20 @@ async def test_a_call_is_shown_as_received_and_as_sent() -> None:
         assert [one["server"] for one in sessions] == ["a"]
         everything = json.dumps([await events(gateway, wait=0), sessions, shown])
         assert "hunter2" not in everything
+
+
+async def test_what_servers_are_asked_for_a_profile_belongs_to_the_request_of_its_client() -> None:
+    async with watched(ids="ab", keep=True) as gateway:
+        client = Caller(gateway.base_url + "/mcp")
+        await client.initialize()
+        await client.request("tools/list")
+        await client.request("tools/call", {"name": "b__echo", "arguments": {"text": "x"}})
+        await request_of(gateway)
+        found = (await events(gateway))["events"]
+        (listing,) = (one for one in found if one["type"] == "request" and one["method"] == "tools/list")
+        assert sorted(one["server"] for one in listing["attempts"]) == ["a", "b"]
+        own = [one for one in found if one["type"] == "message" and one["request"] == listing["request"]]
+        assert sorted((one["leg"], one["way"]) for one in own).count(("server", "in")) == 2
 
 
 async def test_a_call_can_be_repeated() -> None:
