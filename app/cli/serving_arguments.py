@@ -60,11 +60,16 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
 def _add_ui(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--ui",
-        nargs="?",
+        action="store_const",
         const=DEFAULT_UI_LISTEN,
+        help=f"show what crosses in a browser, at {DEFAULT_UI_LISTEN}; the URL is printed",
+    )
+    to.add_argument(
+        "--ui-listen",
+        dest="ui",
         metavar="[HOST:]PORT",
         type=typed_option(_parse_ui),
-        help=f"show what crosses in a browser, at this address; default {DEFAULT_UI_LISTEN}. Its URL is printed",
+        help="the same, at this address; port 0: any free port",
     )
 
 

@@ -33,7 +33,7 @@ def with_ui(settings: Settings, options: argparse.Namespace) -> Settings:
         return settings
     settings = msgspec.structs.replace(settings, ui=msgspec.structs.replace(settings.ui, listen=options.ui))
     for problem in check_ui(settings, lambda key: True):
-        raise ConfigError(f"got --ui {options.ui}, expected {problem.expected}")
+        raise ConfigError(f"got --ui-listen {options.ui}, expected {problem.expected}")
     return settings
 
 

@@ -42,8 +42,6 @@ def serve_workers(options: argparse.Namespace) -> int:
     if options.trace is not None:
         raise ConfigError("got --trace with --workers, expected one of them: a trace is of one process")
     source = config_files.open_given(options)
-    if options.ui is not None or source.settings().ui.listen is not None:
-        raise ConfigError("got --workers and a live page (--ui, ui.listen), expected one of them: it shows one process")
     settings = _checked(settled(source.settings(), options))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     for note in source.notes:
@@ -113,10 +111,12 @@ def _checked(settings: Settings) -> Settings:
     """Returns the settings if workers can start with them.
 
     Raises:
-        StartError: they cannot.
+        ConfigError, StartError: they cannot.
     """
     if problem := who_may(settings):
         raise StartError(problem)
+    if settings.ui.listen is not None:
+        raise ConfigError("got --workers and a live page (--ui, ui.listen), expected one of them: it shows one process")
     listener_certificate(settings)
     return settings
 

@@ -84,7 +84,7 @@ async def open_page_listener(where: str) -> anyio.abc.Listener[anyio.abc.SocketS
     except OSError as error:
         inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
         why = inner.strerror or str(inner)
-        raise StartError(f"cannot listen on {where} for the live page (ui.listen, --ui): {why}") from error
+        raise StartError(f"cannot listen on {where} for the live page (ui.listen, --ui-listen): {why}") from error
 
 
 def host_and_port_of(listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> str:

@@ -82,7 +82,7 @@ def test_the_page_shows_what_a_second_record_of_the_wire_says(client: str, tmp_p
     server = (
         f"tee -a {log['server.in']} | node {shlex.quote(str(rig.EVERYTHING.resolve()))} | tee -a {log['server.out']}"
     )
-    wrap = shlex.join(rig.stdio_wrap("sh", "-c", server, options=("--ui", "0", "--warm", "0")))
+    wrap = shlex.join(rig.stdio_wrap("sh", "-c", server, options=("--ui-listen", "0", "--warm", "0")))
     stderr = tmp_path / "stderr"
     command = f"tee {log['client.in']} | {wrap} 2>{shlex.quote(str(stderr))} | tee {log['client.out']}"
     page = Page(stderr)
