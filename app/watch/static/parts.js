@@ -1,7 +1,7 @@
 // Small parts that several views are made of.
 
 import {html, useEffect, useLayoutEffect, useReducer, useRef, useState} from "./preact.js";
-import {visible} from "./text.js";
+import {plain, visible} from "./text.js";
 
 // Draws a component again whenever the store has changed, once in a frame.
 export const useStore = store => {
@@ -84,8 +84,8 @@ export const Dialog = ({title, onClose, wide, children}) => {
   }, []);
   const onClick = event => event.target === box.current && onClose();
   return html`
-    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onClick=${onClick}>
-      <header><h2>${title}</h2><button class="plain" onClick=${onClose} aria-label="Close" title="Close (Esc)">✕</button></header>
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${plain(title)} onClose=${onClose} onClick=${onClick}>
+      <header><h2>${visible(title)}</h2><button class="plain" onClick=${onClose} aria-label="Close" title="Close (Esc)">✕</button></header>
       <div class="dialog-body">${children}</div>
     </dialog>`;
 };
@@ -130,4 +130,4 @@ export const Copy = ({text, label = "Copy"}) => {
 };
 
 // The text of a cell with its whole as a tip.
-export const Cell = ({text, name = ""}) => html`<span class=${"cell " + name} title=${text.length > 20 ? text : undefined}>${visible(text)}</span>`;
+export const Cell = ({text, name = ""}) => html`<span class=${"cell " + name} title=${text.length > 20 ? plain(text) : undefined}>${visible(text)}</span>`;

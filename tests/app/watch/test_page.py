@@ -72,7 +72,7 @@ def gateway() -> Iterator[StandIn]:
 
 
 Open = Callable[..., Any]
-INSIDE: Final = ("blob:", "chrome-extension:")
+INSIDE: Final = ("blob:", "chrome-extension:", "chrome:")
 """Schemes of what the browser has itself: contents that the page made, and the viewer of PDFs."""
 
 
