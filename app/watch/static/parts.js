@@ -3,10 +3,21 @@
 import {html, useEffect, useLayoutEffect, useReducer, useRef, useState} from "./preact.js";
 import {plain, visible} from "./text.js";
 
-// Draws a component again whenever the store has changed, once in a frame.
-export const useStore = store => {
+// Draws a component again whenever the store has changed, once in a frame, or at most once in `pause_ms`.
+export const useStore = (store, pause_ms = 0) => {
   const [, draw] = useReducer(count => count + 1, 0);
-  useEffect(() => store.listen(() => draw()), [store]);
+  useEffect(() => {
+    let timer = null;
+    const later = () => {
+      timer = null;
+      draw();
+    };
+    const stop = store.listen(() => (pause_ms ? (timer ??= setTimeout(later, pause_ms)) : draw()));
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [store]);
 };
 
 const isTyping = target => /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable;
@@ -116,17 +127,17 @@ export const save = (name, type, parts) => {
 };
 
 export const Copy = ({text, label = "Copy"}) => {
-  const [isDone, done] = useState(false);
+  const [said, say] = useState("");
   const onClick = async () => {
     try {
-      await navigator.clipboard.writeText(await text());
-      done(true);
-      setTimeout(() => done(false), 1500);
+      await navigator.clipboard.writeText(text());
+      say("Copied");
     } catch {
-      // A browser without a clipboard for this page: the text can be selected.
+      say("Select it instead"); // a browser lends its clipboard only to pages of this machine and of https
     }
+    setTimeout(() => say(""), 1500);
   };
-  return html`<button class="plain" onClick=${onClick}>${isDone ? "Copied" : label}</button>`;
+  return html`<button class="plain" onClick=${onClick}>${said || label}</button>`;
 };
 
 // The text of a cell with its whole as a tip.

@@ -8,7 +8,7 @@ import {visible} from "./text.js";
 const PERIOD_S = 2;
 
 export const Servers = ({source, overview, onFilter}) => {
-  useStore(source.store);
+  useStore(source.store, 250);
   const [answer, error, ask] = usePoll(() => source.api.get("servers"), PERIOD_S, [source]);
   const [working, setWorking] = useState({});
   const [said, say] = useState({});

@@ -9,7 +9,7 @@ const SHOWN_MAX = 500; // rows of a table without a window; reached: the oldest 
 
 export const Sessions = ({source, onFilter, onSequence}) => {
   const {store} = source;
-  useStore(store);
+  useStore(store, 250);
   useEffect(() => {
     source.api?.get("ui/api/sessions").then(({sessions}) => store.setSessions(sessions), () => {}); // the feed brings them too
   }, [source]);
