@@ -77,7 +77,9 @@ class StandIn:
     def after(self, number: int, wait_s: float) -> Json:
         with self._changed:
             run = self.run
-            self._changed.wait_for(lambda: self.last > number or self.run != run, min(wait_s, 5))
+            is_of_other_run = number > self.last
+            wait_s = 0 if is_of_other_run else min(wait_s, 5)
+            self._changed.wait_for(lambda: self.last > number or self.run != run, wait_s)
             at = max(0, number + 1 - self.first)
             found = self.events[at : at + EVENTS_MAX]
             skipped = max(0, self.first - number - 1) if found else 0

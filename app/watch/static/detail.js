@@ -5,7 +5,7 @@ import {Layout, HeaderList, Raw, differencesOf, useParsed} from "./body.js";
 import {bytes, clock, grouped, many, ms} from "./format.js";
 import {Copy, Method, Outcome} from "./parts.js";
 import {serverText} from "./table.js";
-import {decode, visible} from "./text.js";
+import {decode, plain, visible} from "./text.js";
 
 const TABS = [["layout", "JSON"], ["raw", "Raw"], ["headers", "Headers"], ["all", "All messages"]];
 
@@ -81,9 +81,9 @@ const Facts = ({row, onFilter}) => {
     <dl class="facts">
       <div><dt>at</dt><dd>${clock(row.at)}</dd></div>
       ${facts.filter(([, value]) => value).map(([name, value, sought = value]) => html`
-        <div><dt>${name}</dt><dd><button class="link" title=${`Show only ${name}:${sought}`} onClick=${() => onFilter(name, sought)}>${visible(value)}</button></dd></div>`)}
+        <div><dt>${name}</dt><dd><button class="link" title=${`Show only ${name}:${plain(sought)}`} onClick=${() => onFilter(name, sought)}>${visible(value)}</button></dd></div>`)}
       ${row.request_bytes === null ? null : html`<div><dt>bytes</dt><dd>${grouped(row.request_bytes)} → ${row.response_bytes === null ? "…" : grouped(row.response_bytes)}</dd></div>`}
-      ${row.attempts?.[0]?.revision && row.attempts[0].revision !== row.revision ? html`<div><dt>server speaks</dt><dd>${row.attempts[0].revision}</dd></div>` : null}
+      ${row.attempts?.[0]?.revision && row.attempts[0].revision !== row.revision ? html`<div><dt>server speaks</dt><dd>${visible(row.attempts[0].revision)}</dd></div>` : null}
       ${row.questions ? html`<div><dt>questions</dt><dd>${row.questions}</dd></div>` : null}
     </dl>`;
 };
@@ -104,7 +104,7 @@ const Timing = ({row}) => {
   const text = [...parts, ...(attempts.length && own > 0 ? [`Isthmus ${ms(own)} ms`] : []), `${ms(total)} ms in all`].join(" · ");
   return html`
     <div class="timing">
-      <div class="timing-bar" role="img" aria-label=${text}>
+      <div class="timing-bar" role="img" aria-label=${plain(text)}>
         ${attempts.map(({i, start, size, took}) => html`<span class=${took === null ? "lost" : ""} key=${i} style=${{"--start": start, "--size": size}}></span>`)}
       </div>
       <span class="quiet">${visible(text)}</span>
@@ -180,7 +180,7 @@ const Head = ({message, label, loaded}) => html`
     <span class="label">${visible(label)}</span>
     <span class="number">${grouped(message.bytes)} B</span>
     ${message.is_cut ? html`<span class="chip">cut</span>` : null}
-    ${loaded?.redacted.length ? html`<span class="chip" title=${loaded.redacted.join("\n")}>${many(loaded.redacted.length, "value")} redacted</span>` : null}
+    ${loaded?.redacted.length ? html`<span class="chip" title=${loaded.redacted.map(plain).join("\n")}>${many(loaded.redacted.length, "value")} redacted</span>` : null}
     ${message.event_id ? html`<span class="quiet">event ${visible(message.event_id)}</span>` : null}
     <span class="spring"></span>
     ${loaded ? html`<${Copy} text=${() => decode(loaded.bytes)} />` : null}

@@ -4,6 +4,9 @@ import {ApiError} from "./api.js";
 
 // Seconds that an empty answer may wait, at most what the gateway allows.
 const WAIT_S = 25;
+// Milliseconds from one answer to the next question while all is there: what comes meanwhile is one answer, not twenty.
+// A person notices no less.
+const PACE_MS = 80;
 // Seconds between attempts to reach a gateway that does not answer: first and longest.
 const RETRY_FIRST_S = 0.5;
 const RETRY_MAX_S = 5;
@@ -64,7 +67,7 @@ export class Feed {
       const {events} = answer;
       if (events.length) {
         after = events.at(-1).n;
-        next = this._ask(after, WAIT_S);
+        next = this._ask(after, WAIT_S, answer.last > after ? 0 : PACE_MS);
         next.catch(() => {}); // it is waited for above
         this._store.add(events);
       } else if (answer.skipped > 0) {
@@ -73,7 +76,8 @@ export class Feed {
     }
   }
 
-  _ask(after, wait_s) {
+  async _ask(after, wait_s, pause_ms = 0) {
+    if (pause_ms) await new Promise(done => setTimeout(done, pause_ms));
     return this._api.get(`ui/api/events?after=${after}&wait=${wait_s}`, this._abort.signal);
   }
 

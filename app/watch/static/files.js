@@ -3,7 +3,7 @@
 import {html, useEffect, useRef, useState} from "./preact.js";
 import {bytes, dateTime, duration, grouped, many} from "./format.js";
 import {Copy, Dialog, Empty, Failed, Sure, usePoll} from "./parts.js";
-import {decode, visible} from "./text.js";
+import {decode, plain, visible} from "./text.js";
 
 const PERIOD_S = 4;
 // Bytes of an image that is fetched for its thumbnail. Larger ones are shown when they are opened.
@@ -122,19 +122,19 @@ const Opened = ({source, file, canDelete, onClose, onDelete, onFilter}) => {
     const url = URL.createObjectURL(new Blob([await response.arrayBuffer()], {type: "application/octet-stream"}));
     const link = document.createElement("a");
     link.href = url;
-    link.download = file.filename;
+    link.download = plain(file.filename);
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 60000);
   };
   return html`
-    <${Dialog} title=${visible(file.filename)} onClose=${onClose} wide>
+    <${Dialog} title=${file.filename} onClose=${onClose} wide>
       <div class="opened">
         <div class="preview">
           ${error ? html`<p class="note">${visible(error.message)} It may have expired.</p>`
           : kind === "other" ? html`<p class="quiet pad">${visible(file.mime_type)} is not shown here. Save it to look into it.</p>`
           : content === null ? html`<p class="quiet pad">Loading …</p>`
-          : kind === "image" ? html`<img src=${content} alt=${file.filename} />`
-          : kind === "pdf" ? html`<iframe src=${content} title=${file.filename}></iframe>`
+          : kind === "image" ? html`<img src=${content} alt=${plain(file.filename)} />`
+          : kind === "pdf" ? html`<iframe src=${content} title=${plain(file.filename)}></iframe>`
           : html`<pre class="raw" tabindex="0">${visible(content, "\n\t\r")}</pre>${file.size_bytes > TEXT_MAX_BYTES ? html`<p class="note">Cut here: ${bytes(TEXT_MAX_BYTES)} of ${bytes(file.size_bytes)} are shown.</p>` : null}`}
         </div>
         <dl class="file-facts">

@@ -42,7 +42,6 @@ export const Live = ({source, state, overview, onSequence, onReplay, onHelp}) =>
     const word = wordFor(key, value);
     if (!state.filter.includes(word)) setFilter(`${state.filter.trim()} ${word}`.trim() + " ");
   };
-  const select = row => change({selected: row, isFollowed: state.isFollowed && row === shown.list.at(-1)});
   const open = row => change({selected: row, isOpen: true, isFollowed: false});
   const move = step => {
     const {list} = shown;
@@ -80,10 +79,10 @@ export const Live = ({source, state, overview, onSequence, onReplay, onHelp}) =>
     <div class="live-table">
       ${store.pins.length ? html`
         <div class="pins" role="grid" aria-label="Pinned rows" tabindex="0">
-          ${store.pins.map(row => html`<${RowView} key=${row.seq} row=${row} version=${row.version} isSelected=${row === selected} onSelect=${open} onOpen=${open} />`)}
+          ${store.pins.map(row => html`<${RowView} key=${row.seq} row=${row} version=${row.version} isSelected=${row === selected} onOpen=${open} />`)}
         </div>` : null}
       ${count || store.rows.length
-        ? html`<${Table} shown=${shown} selected=${selected} isFollowed=${state.isFollowed && !isPaused} onSelect=${select} onOpen=${open} onFollow=${value => change({isFollowed: value})} label="Messages" />`
+        ? html`<${Table} shown=${shown} selected=${selected} isFollowed=${state.isFollowed && !isPaused} onOpen=${open} onFollow=${value => change({isFollowed: value})} label="Messages" />`
         : null}
       ${count ? null : html`<${Nothing} source=${source} overview=${overview} filter=${state.filter} />`}
     </div>`;

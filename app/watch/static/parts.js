@@ -1,12 +1,23 @@
 // Small parts that several views are made of.
 
 import {html, useEffect, useLayoutEffect, useReducer, useRef, useState} from "./preact.js";
-import {visible} from "./text.js";
+import {plain, visible} from "./text.js";
 
-// Draws a component again whenever the store has changed, once in a frame.
-export const useStore = store => {
+// Draws a component again whenever the store has changed, once in a frame, or at most once in `pause_ms`.
+export const useStore = (store, pause_ms = 0) => {
   const [, draw] = useReducer(count => count + 1, 0);
-  useEffect(() => store.listen(() => draw()), [store]);
+  useEffect(() => {
+    let timer = null;
+    const later = () => {
+      timer = null;
+      draw();
+    };
+    const stop = store.listen(() => (pause_ms ? (timer ??= setTimeout(later, pause_ms)) : draw()));
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [store]);
 };
 
 const isTyping = target => /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable;
@@ -84,8 +95,8 @@ export const Dialog = ({title, onClose, wide, children}) => {
   }, []);
   const onClick = event => event.target === box.current && onClose();
   return html`
-    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onClick=${onClick}>
-      <header><h2>${title}</h2><button class="plain" onClick=${onClose} aria-label="Close" title="Close (Esc)">✕</button></header>
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${plain(title)} onClose=${onClose} onClick=${onClick}>
+      <header><h2>${visible(title)}</h2><button class="plain" onClick=${onClose} aria-label="Close" title="Close (Esc)">✕</button></header>
       <div class="dialog-body">${children}</div>
     </dialog>`;
 };
@@ -116,18 +127,18 @@ export const save = (name, type, parts) => {
 };
 
 export const Copy = ({text, label = "Copy"}) => {
-  const [isDone, done] = useState(false);
+  const [said, say] = useState("");
   const onClick = async () => {
     try {
-      await navigator.clipboard.writeText(await text());
-      done(true);
-      setTimeout(() => done(false), 1500);
+      await navigator.clipboard.writeText(text());
+      say("Copied");
     } catch {
-      // A browser without a clipboard for this page: the text can be selected.
+      say("Select it instead"); // a browser lends its clipboard only to pages of this machine and of https
     }
+    setTimeout(() => say(""), 1500);
   };
-  return html`<button class="plain" onClick=${onClick}>${isDone ? "Copied" : label}</button>`;
+  return html`<button class="plain" onClick=${onClick}>${said || label}</button>`;
 };
 
 // The text of a cell with its whole as a tip.
-export const Cell = ({text, name = ""}) => html`<span class=${"cell " + name} title=${text.length > 20 ? text : undefined}>${visible(text)}</span>`;
+export const Cell = ({text, name = ""}) => html`<span class=${"cell " + name} title=${text.length > 20 ? plain(text) : undefined}>${visible(text)}</span>`;

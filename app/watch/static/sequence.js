@@ -26,7 +26,7 @@ export class SequenceState {
 
 export const Sequence = ({source, state, onFilter, onReplay}) => {
   const {store} = source;
-  useStore(store);
+  useStore(store, 100);
   const [, draw] = useState({});
   const change = made => (Object.assign(state, made), draw({}));
   const sessions = useMemo(() => [...store.sessions.values()].sort((a, b) => b.at - a.at).slice(0, SESSIONS_SHOWN_MAX), [store.version]);
@@ -111,8 +111,7 @@ const Chart = ({store, session, messages, lanes, selected, onOpen, onSelect}) =>
     isAtEnd.current = scrollTop + clientHeight >= scrollHeight - STEP_PX;
     setTop(scrollTop);
   };
-  const names = new Map();
-  for (const each of messages) if (each.kind === "request") names.set(`${each.leg} ${each.channel} ${each.id} ${each.way === "in" ? "out" : "in"}`, each);
+  const questions = useMemo(() => questionsOf(messages), [messages]);
 
   const lane = Math.max(170, Math.min(560, (size.width - TIME_PX - 200) / (lanes.length + 1)));
   const x = i => TIME_PX + 90 + i * lane; // 0 is the client, 1 Isthmus, then the servers
@@ -134,13 +133,22 @@ const Chart = ({store, session, messages, lanes, selected, onOpen, onSelect}) =>
         </defs>
         ${messages.slice(from, to).map((message, i) => html`
           <${Arrow} key=${message.run + message.n} message=${message} x=${x} y=${(from + i) * STEP_PX} width=${width} lanes=${lanes} store=${store}
-            question=${names.get(`${message.leg} ${message.channel} ${message.id} ${message.way}`)} since=${messages[from + i - 1]?.at} end=${end} isSelected=${message === selected} onOpen=${onOpen} onSelect=${onSelect} />`)}
+            question=${questions.get(`${message.leg} ${message.channel} ${message.id} ${message.way}`)} since=${messages[from + i - 1]?.at} end=${end} isSelected=${message === selected} onOpen=${onOpen} onSelect=${onSelect} />`)}
         ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
       </svg>
     </div>`;
 };
 
 const gapText = s => `+${s < 0.01 ? `${ms(s * 1000)} ms` : duration(s)}`;
+
+// Returns the requests, by what their responses have: their leg, channel, id and direction.
+const questionsOf = messages => {
+  const found = new Map();
+  for (const each of messages) {
+    if (each.kind === "request") found.set(`${each.leg} ${each.channel} ${each.id} ${each.way === "in" ? "out" : "in"}`, each);
+  }
+  return found;
+};
 
 const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, isSelected, onOpen, onSelect}) => {
   const isClient = message.leg === "client";

@@ -8,7 +8,7 @@ import {visible} from "./text.js";
 const PERIOD_S = 2;
 
 export const Servers = ({source, overview, onFilter}) => {
-  useStore(source.store);
+  useStore(source.store, 250);
   const [answer, error, ask] = usePoll(() => source.api.get("servers"), PERIOD_S, [source]);
   const [working, setWorking] = useState({});
   const [said, say] = useState({});
@@ -39,7 +39,7 @@ const Card = ({server, lines, canAct, working, said, onAct, onFilter}) => {
   const isTransparent = server.kind === "transparent";
   const isUp = server.state === "running" || server.state === "starting";
   const facts = [
-    ["Revision", server.protocol_version ?? "not known yet"],
+    ["Revision", visible(server.protocol_version ?? "not known yet")],
     ["Tools", server.tools === null || server.tools === undefined ? "not listed yet" : grouped(server.tools)],
     ["Sessions", grouped(server.sessions ?? 0)],
     ["In flight", grouped(server.in_flight ?? 0)],

@@ -9,7 +9,7 @@ const SHOWN_MAX = 500; // rows of a table without a window; reached: the oldest 
 
 export const Sessions = ({source, onFilter, onSequence}) => {
   const {store} = source;
-  useStore(store);
+  useStore(store, 250);
   useEffect(() => {
     source.api?.get("ui/api/sessions").then(({sessions}) => store.setSessions(sessions), () => {}); // the feed brings them too
   }, [source]);
@@ -34,7 +34,7 @@ export const Sessions = ({source, onFilter, onSequence}) => {
               <td class="number right">${grouped(each.requests ?? 0)}</td>
               <td class="number right">${each.open_requests ? grouped(each.open_requests) : html`<span class="quiet">0</span>`}</td>
               <td class="extra">${visible(each.principal || "")}</td>
-              <td class="number">${each.revision}</td>
+              <td class="number">${visible(each.revision)}</td>
               <td class="extra">${each.transport}</td>
               <td class="number" title=${dateTime(each.at)}>${clock(each.at).slice(0, 8)}</td>
               <td class="number">${duration((each.ended_at ?? (each.state === "open" ? now : each.at)) - each.at)}</td>

@@ -9,7 +9,7 @@ export const ROW_PX = 24;
 const HEAD_PX = 26; // the names of the columns, which cover the top
 const AROUND = 12; // rows that are drawn before and after those that are seen
 
-export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, label}) => {
+export const Table = ({shown, selected, onOpen, isFollowed, onFollow, label}) => {
   const box = useRef(null);
   const [first, setFirst] = useState(0);
   const [height, setHeight] = useState(600);
@@ -57,7 +57,7 @@ export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, 
   for (let i = from; i < Math.min(from + count, list.length); i++) {
     const row = list[i];
     slots[i % slots.length] = html`
-      <${RowView} key=${i % slots.length} row=${row} version=${row.version} place=${i} isSelected=${row === selected} onSelect=${onSelect} onOpen=${onOpen} />`;
+      <${RowView} key=${i % slots.length} row=${row} version=${row.version} place=${i} isSelected=${row === selected} onOpen=${onOpen} />`;
   }
   const active = selected && shown.placeOf(selected) >= 0 ? `row-${selected.seq}` : undefined;
   return html`
@@ -80,18 +80,21 @@ export class RowView extends Component {
     return row !== next.row || version !== next.version || place !== next.place || isSelected !== next.isSelected;
   }
 
-  render({row, place, isSelected, onSelect, onOpen}) {
+  render({row, place, isSelected, onOpen}) {
     const names = ["row", row.type, place % 2 ? "odd" : ""];
     if (isSelected) names.push("selected");
     if (row.isPinned) names.push("pinned");
     if (row.outcome === "error" || row.outcome === "tool error") names.push("bad");
-    const style = place === undefined ? {} : {transform: `translateY(${place * ROW_PX}px)`};
-    const about = {class: names.join(" "), role: "row", id: `row-${row.seq}`, "aria-rowindex": place + 2, "aria-selected": isSelected, style};
+    const about = {class: names.join(" "), role: "row", "aria-selected": isSelected};
+    if (place !== undefined) {
+      const style = {transform: `translateY(${place * ROW_PX}px)`};
+      Object.assign(about, {id: `row-${row.seq}`, "aria-rowindex": place + 2, style});
+    }
     if (row.type === "gap" || row.type === "restart") {
       return html`<div ...${about}><span class="cell across" role="gridcell">${markerText(row)}</span></div>`;
     }
     return html`
-      <div ...${about} onMouseDown=${() => onSelect(row)} onDblClick=${() => onOpen(row)}>
+      <div ...${about} onMouseDown=${event => event.button || onOpen(row)}>
         ${row.message ? cellsOfMessage(row) : cellsOfRequest(row)}
       </div>`;
   }

@@ -192,7 +192,7 @@ class Reader {
     const kind = !isObject ? "unreadable" : method ? (hasId ? "request" : "notification") : "response";
     const id = hasId ? JSON.stringify(value.id).slice(0, 80) : "";
     const record = this._recordOf(channel, way, about, kind, id, value, method, at, source, size);
-    const session = record?.event.session ?? about.session?.session ?? "";
+    const session = record?.event.session ?? about.session?.session ?? (about.owner?.event.session || "");
     this._tell({type: "message", at, leg: about.leg, way, channel, session, server: about.server, kind, id, method, request: record?.event.request ?? "", bytes: size, is_cut: size > SHOWN_MAX_BYTES, event_id: source.event_id ?? ""});
     this._places.set(this._n, place);
     if (record?.isChanged) this._tell({...record.event, attempts: record.event.attempts.map(each => ({...each}))});
@@ -256,6 +256,9 @@ class Reader {
     const record = [...named, ...open].find(({event}) => event.server === about.server) ?? named[0]; // or that of a profile
     if (!record) return null;
     this._waiting.splice(this._waiting.indexOf(record), 1);
+    // Where a channel to a server serves one session, its other messages are of that session, too.
+    if (about.owner === undefined) about.owner = record;
+    else if (about.owner?.event.session !== record.event.session) about.owner = null;
     record.event.attempts.push({server: about.server, at, ms: null, channel, number: Number(id), revision: "", via: about.transport});
     record.isChanged = true;
     return record;

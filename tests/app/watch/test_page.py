@@ -59,6 +59,7 @@ def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
+    sync_api.expect.set_options(timeout=10_000)
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield browser
@@ -72,7 +73,7 @@ def gateway() -> Iterator[StandIn]:
 
 
 Open = Callable[..., Any]
-INSIDE: Final = ("blob:", "chrome-extension:")
+INSIDE: Final = ("blob:", "chrome-extension:", "chrome:")
 """Schemes of what the browser has itself: contents that the page made, and the viewer of PDFs."""
 
 
@@ -281,7 +282,7 @@ def test_a_message_is_shown_as_received_beside_as_sent(gateway: StandIn, open_pa
     cut = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"x" * 100_000 + b'"}}'
     gateway.message("client", "out", cut, request="1.0", is_cut=True)
     gateway.add(request(1, "read_file"))
-    rows(page).last.dblclick()
+    rows(page).last.click()
     asked, answered = page.locator(".pair-box").all()
     expect(asked.locator("h3")).to_contain_text("3 differences")  # the id, a member that is gone, and one that is new
     expect(asked).to_contain_text("12345678901234567890")
@@ -403,7 +404,7 @@ def test_a_trace_is_read_in_the_browser(gateway: StandIn, open_page: Open) -> No
     expect(call).to_contain_text("tracer 3")
     expect(call).to_contain_text("tool error")
     expect(call).to_contain_text("250")
-    call.dblclick()
+    call.click()
     expect(page.locator(".pair-box h3").first).to_contain_text("the same but for the id")
     expect(page.locator(".pair-box").last).to_contain_text('"isError": true')
     page.get_by_role("button", name="Back to the gateway").click()
@@ -420,7 +421,7 @@ def test_every_view_is_accessible(gateway: StandIn, open_page: Open, scheme: str
     page.evaluate(AXE.read_text())
     check = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
     states: list[tuple[str, tuple[str, ...]]] = [(view, (str(i),)) for i, view in enumerate(VIEWS, 1)]
-    states += [("message", ("1", "G", "Enter")), ("help", ("?",))]
+    states += [("message", ("1", "G", "p", "Enter")), ("help", ("?",))]
     for name, keys in states:
         for key in keys:
             page.keyboard.press(key)
