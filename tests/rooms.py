@@ -18,6 +18,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/oracle": ("core/base",),
     "core/replicas": ("core/base",),
     "core/search": ("core/base",),
+    "core/tracing": ("core/base", "core/jsonrpc"),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
     "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
@@ -25,8 +26,8 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/connect": ("core/access", "core/logins"),
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/governance": ("core/base", "core/bridge", "core/jsonrpc"),
-    "core/state": ("core/base", "core/bridge", "core/governance", "core/jsonrpc", "core/wire/http"),
-    "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
+    "core/state": ("core/base", "core/bridge", "core/governance", "core/jsonrpc", "core/tracing", "core/wire/http"),
+    "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state", "core/tracing"),
     "core/upstream": (
         "core/access",
         "core/base",

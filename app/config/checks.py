@@ -16,8 +16,8 @@ from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .storage_checks import check_storage
-from .ui_checks import check_ui
 from .telemetry_checks import check_telemetry
+from .ui_checks import check_ui
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,

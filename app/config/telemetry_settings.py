@@ -1,4 +1,4 @@
-"""The shape of `telemetry`: what other programs learn of requests."""
+"""The shape of `telemetry`: spans, and the trace contexts of clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Telemetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What other programs learn of requests."""
+    """Traces: spans of requests, and the trace contexts that clients send."""
 
     traces: Annotated[Traces | None, about("Spans, and a collector for them. null: none.")] = None
     bridge: Annotated[

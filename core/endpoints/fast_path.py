@@ -61,6 +61,7 @@ class FastPath:
         self._telemetry = downstream.responder.telemetry
         self._streams = downstream.streams
         self._known = known
+        self._tracer = context.tracer
         self._writer = upstream.writer
         self._health = upstream.handshaker.health
         self._passing = router.passthrough
@@ -72,6 +73,8 @@ class FastPath:
         if frame.method not in METHODS or frame.id_raw is None:
             return False
         opening, params = role.opening, frame.params
+        if self._tracer is not None and self._tracer.concerns(opening.trace_context, self._context.now):
+            return False
         if opening.session is None:
             return params is not None and self._receive_stateless(role, channel, frame, params)
         # The params may hold a progress token, an instruction about tasks or the client's description of itself. JSON

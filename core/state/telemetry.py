@@ -22,10 +22,13 @@ from ..base.telemetry import (
     RequestStarted,
     SessionEnded,
     SessionStarted,
+    SpanIds,
+    TaskGiven,
     TelemetryEvent,
     ToolsListed,
 )
 from ..jsonrpc import envelope
+from ..tracing.trace import Trace
 from .context import Context
 from .exchange import Exchange
 from .link import Link
@@ -50,18 +53,20 @@ class Telemetry:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._tracer = context.tracer
+        self._has_ends = context.plan.telemetry >= Detail.ENDS
         self._has_steps = context.plan.telemetry >= Detail.STEPS
 
     @classmethod
     def of(cls, context: Context) -> Telemetry | None:
-        """Returns the telemetry of an engine; None if its plan asks for none."""
-        return cls(context) if context.plan.telemetry else None
+        """Returns the telemetry of an engine; None if its plan asks for none, and has no tracing."""
+        return cls(context) if context.plan.telemetry or context.tracer is not None else None
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
     def begin_session(self, session: Session) -> None:
         """Emits the start of a session."""
-        if not session.is_own and session.leg is None:
+        if self._has_ends and not session.is_own and session.leg is None:
             revision, is_pipe = session.features.revision, session.pipe is not None
             self._emit(
                 SessionStarted(session.server, session.sid, client_of(session), revision, session.principal, is_pipe)
@@ -69,7 +74,7 @@ class Telemetry:
 
     def end_session(self, session: Session, reason: str) -> None:
         """Emits the end of a session."""
-        if not session.is_own and session.leg is None and not session.is_stateless:
+        if self._has_ends and not session.is_own and session.leg is None and not session.is_stateless:
             revision, is_pipe = session.features.revision, session.pipe is not None
             self._emit(
                 SessionEnded(
@@ -80,11 +85,15 @@ class Telemetry:
     # --- Requests ---------------------------------------------------------------------------------------------------
 
     def begin(self, session: Session, exchange: Exchange) -> None:
-        """Emits the start of a request."""
+        """Begins the trace of a request, and emits its start."""
         if session.leg is not None or (session.is_own and (exchange.method != "tools/call" or session.sees_hidden)):
             return  # of its own, a driver makes calls for somebody over plain HTTP
-        exchange.receive_begun(self._context.now)
-        if self._has_steps:
+        now, tracer, trace = self._context.now, self._tracer, None
+        if tracer is not None:
+            role = self._context.role_of(exchange.key.channel)
+            trace = tracer.begin(exchange.said, () if role is None else role.trace_context, now)
+        exchange.receive_begun(now, trace)
+        if self._has_steps or _is_recorded(trace):
             self._emit(
                 RequestStarted(
                     session.server,
@@ -98,15 +107,23 @@ class Telemetry:
                     exchange.method[:NAME_MAX_CHARS],
                     _target_of(exchange),
                     exchange.said,
+                    None if trace is None else trace.ids,
                 )
             )
+
+    def begin_again(self, exchange: Exchange, params: bytes | None, channel: ChannelId) -> None:
+        """Handles a further request in which a client sends answers for a call that waits for them."""
+        if self._tracer is not None:
+            role = self._context.role_of(channel)
+            headers = () if role is None else role.trace_context
+            exchange.link_trace(self._tracer.read(params, headers))
 
     def receive_sent(self, link: Link, exchange: Exchange, number: int, post: ChannelId | None) -> None:
         """Handles a request that was written to a server."""
         if exchange.begun_at is None and link.session_of(exchange).leg is None:
             return  # the driver asks for itself
         exchange.receive_sent_at(self._context.now)
-        if self._has_steps:
+        if self._has_steps or _is_recorded(exchange.trace):
             self._emit(
                 RequestSent(
                     exchange.key,
@@ -116,12 +133,13 @@ class Telemetry:
                     exchange.attempts,
                     link.upstream.revision or "",
                     link.is_pipe,
+                    _attempt_ids(exchange),
                 )
             )
 
     def receive_answer(self, server: str, exchange: Exchange, error: bytes | None = None) -> None:
         """Handles the answer of a server to a request. `error` is the JSON of its error."""
-        if exchange.sent_at is not None:
+        if exchange.sent_at is not None and (self._has_ends or _is_recorded(exchange.trace)):
             code = None if error is None else envelope.error_code(error)
             duration_s = self._context.now - exchange.sent_at
             self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
@@ -143,6 +161,11 @@ class Telemetry:
             request = None if related is None else related.key
             sid = session.files_sid
             self._emit(QuestionAsked(request, session.server, sid, method[:NAME_MAX_CHARS]))
+
+    def receive_task(self, exchange: Exchange) -> None:
+        """Handles that a client got the handle of a task in response to a request."""
+        if exchange.begun_at is not None and (self._has_steps or _is_recorded(exchange.trace)):
+            self._emit(TaskGiven(exchange.key))
 
     def end(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         """Emits the end of a request. `message` is the response; None if there is none."""
@@ -170,7 +193,7 @@ class Telemetry:
     def _end(
         self, session: Session, exchange: Exchange, outcome: Outcome, result_bytes: int = 0, code: int | None = None
     ) -> None:
-        if exchange.begun_at is None:
+        if exchange.begun_at is None or not (self._has_ends or _is_recorded(exchange.trace)):
             return
         self._emit(
             RequestEnded(
@@ -188,11 +211,23 @@ class Telemetry:
                 0 if exchange.said is None else len(exchange.said),
                 result_bytes,
                 code,
+                exchange.trace_links if _is_recorded(exchange.trace) else (),
             )
         )
 
     def _emit(self, event: TelemetryEvent) -> None:
         self._context.order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
+
+
+def _is_recorded(trace: Trace | None) -> bool:
+    return trace is not None and trace.span is not None
+
+
+def _attempt_ids(exchange: Exchange) -> SpanIds | None:
+    attempt, trace = exchange.attempt, exchange.trace
+    if attempt is None or trace is None or trace.span is None:
+        return None
+    return SpanIds(attempt.trace_id, attempt.span_id, trace.span.span_id, attempt.state)
 
 
 def client_of(session: Session) -> str:
