@@ -146,6 +146,8 @@ class Telemetry:
 
     def receive_list(self, server: str, result: bytes) -> None:
         """Handles a page of the list of a server's tools. Nothing is emitted of one that cannot be read."""
+        if not self._has_ends:
+            return
         try:
             tools = msgspec.json.decode(result, type=_ToolList).tools
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
