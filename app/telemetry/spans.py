@@ -97,23 +97,22 @@ class Spans:
 
     def receive(self, event: AnyEvent) -> None:
         """Handles an event."""
-        match event:
-            case RequestStarted():
-                if event.span is not None:
-                    self._begin(event, event.span)
-            case RequestSent():
-                if event.span is not None:
-                    self._begin_attempt(event, event.span)
-            case RequestAnswered():
-                if self._attempts:
-                    self._end_attempt(event.request, event.server, "" if event.code is None else str(event.code))
-            case RequestEnded():
-                if self._requests or self._attempts:
-                    self._end(event)
-            case TaskGiven():
-                if (found := self._requests.pop(event.request, None)) is not None:
-                    found.attributes["isthmus.outcome"] = "task"
-                    self._finish(found, is_server=True)
+        # The first two come of each request, whether or not it has a span.
+        if isinstance(event, RequestEnded):
+            if self._requests or self._attempts:
+                self._end(event)
+        elif isinstance(event, RequestAnswered):
+            if self._attempts:
+                self._end_attempt(event.request, event.server, "" if event.code is None else str(event.code))
+        elif isinstance(event, RequestStarted):
+            if event.span is not None:
+                self._begin(event, event.span)
+        elif isinstance(event, RequestSent):
+            if event.span is not None:
+                self._begin_attempt(event, event.span)
+        elif isinstance(event, TaskGiven) and (found := self._requests.pop(event.request, None)) is not None:
+            found.attributes["isthmus.outcome"] = "task"
+            self._finish(found, is_server=True)
 
     def _begin(self, event: RequestStarted, ids: SpanIds) -> None:
         method, target = event.method, event.target

@@ -261,6 +261,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         begun_at: the time at which it came, if telemetry is emitted of it.
         sent_at: the time at which it was sent upstream last, if telemetry is emitted.
         trace: its trace; None if it has none.
+        is_recorded: it has a span.
         attempt: the context of the span of its latest attempt at a server; None if it has none.
         trace_links: (trace id, span id) of spans that were found to belong to it, too.
     """
@@ -295,6 +296,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     begun_at: float | None = None
     sent_at: float | None = None
     trace: Trace | None = None
+    is_recorded = False
     attempt: TraceContext | None = None
     trace_links: tuple[tuple[str, str], ...] = ()
 
@@ -334,7 +336,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         if known:
             self.known = dict(known)
         if trace is not None:
-            self.trace = trace
+            self._take_trace(trace)
         if plain is Plain.UNCHANGED:
             self.is_plain = True
         elif plain is Plain.TRANSLATED:
@@ -346,7 +348,11 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         """Records the time at which the request came, and its trace."""
         self.begun_at = at
         if trace is not None:
-            self.trace = trace
+            self._take_trace(trace)
+
+    def _take_trace(self, trace: Trace) -> None:
+        self.trace = trace
+        self.is_recorded = trace.span is not None
 
     def receive_attempt(self, attempt: TraceContext | None) -> None:
         """Takes the context of the span of the attempt that comes now."""

@@ -28,7 +28,6 @@ from ..base.telemetry import (
     ToolsListed,
 )
 from ..jsonrpc import envelope
-from ..tracing.trace import Trace
 from .context import Context
 from .exchange import Exchange
 from .link import Link
@@ -84,16 +83,23 @@ class Telemetry:
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def begin(self, session: Session, exchange: Exchange) -> None:
-        """Begins the trace of a request, and emits its start."""
+    def begin(self, session: Session, exchange: Exchange, *, is_plain: bool = False) -> None:
+        """Begins the trace of a request, and emits its start.
+
+        Args:
+            is_plain: it is on the fast path, so it has no trace.
+        """
         if session.leg is not None or (session.is_own and (exchange.method != "tools/call" or session.sees_hidden)):
             return  # of its own, a driver makes calls for somebody over plain HTTP
         now, tracer, trace = self._context.now, self._tracer, None
         if tracer is not None:
-            role = self._context.role_of(exchange.key.channel)
-            trace = tracer.begin(exchange.said, () if role is None else role.trace_context, now)
+            if is_plain:
+                tracer.sampler.pass_over()
+            else:
+                role = self._context.role_of(exchange.key.channel)
+                trace = tracer.begin(exchange.said, () if role is None else role.trace_context, now)
         exchange.receive_begun(now, trace)
-        if self._has_steps or _is_recorded(trace):
+        if self._has_steps or exchange.is_recorded:
             self._emit(
                 RequestStarted(
                     session.server,
@@ -120,10 +126,12 @@ class Telemetry:
 
     def receive_sent(self, link: Link, exchange: Exchange, number: int, post: ChannelId | None) -> None:
         """Handles a request that was written to a server."""
+        if not (self._has_ends or exchange.is_recorded):
+            return
         if exchange.begun_at is None and link.session_of(exchange).leg is None:
             return  # the driver asks for itself
         exchange.receive_sent_at(self._context.now)
-        if self._has_steps or _is_recorded(exchange.trace):
+        if self._has_steps or exchange.is_recorded:
             self._emit(
                 RequestSent(
                     exchange.key,
@@ -139,7 +147,7 @@ class Telemetry:
 
     def receive_answer(self, server: str, exchange: Exchange, error: bytes | None = None) -> None:
         """Handles the answer of a server to a request. `error` is the JSON of its error."""
-        if exchange.sent_at is not None and (self._has_ends or _is_recorded(exchange.trace)):
+        if exchange.sent_at is not None and (self._has_ends or exchange.is_recorded):
             code = None if error is None else envelope.error_code(error)
             duration_s = self._context.now - exchange.sent_at
             self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
@@ -166,7 +174,7 @@ class Telemetry:
 
     def receive_task(self, exchange: Exchange) -> None:
         """Handles that a client got the handle of a task in response to a request."""
-        if exchange.begun_at is not None and (self._has_steps or _is_recorded(exchange.trace)):
+        if exchange.begun_at is not None and (self._has_steps or exchange.is_recorded):
             self._emit(TaskGiven(exchange.key))
 
     def end(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
@@ -195,7 +203,7 @@ class Telemetry:
     def _end(
         self, session: Session, exchange: Exchange, outcome: Outcome, result_bytes: int = 0, code: int | None = None
     ) -> None:
-        if exchange.begun_at is None or not (self._has_ends or _is_recorded(exchange.trace)):
+        if exchange.begun_at is None or not (self._has_ends or exchange.is_recorded):
             return
         self._emit(
             RequestEnded(
@@ -213,16 +221,12 @@ class Telemetry:
                 0 if exchange.said is None else len(exchange.said),
                 result_bytes,
                 code,
-                exchange.trace_links if _is_recorded(exchange.trace) else (),
+                exchange.trace_links if exchange.is_recorded else (),
             )
         )
 
     def _emit(self, event: TelemetryEvent) -> None:
         self._context.order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
-
-
-def _is_recorded(trace: Trace | None) -> bool:
-    return trace is not None and trace.span is not None
 
 
 def _attempt_ids(exchange: Exchange) -> SpanIds | None:

@@ -4,12 +4,14 @@ A client that sends a trace context has decided itself. For all others a share o
 (`Tracing.ratio`), so that the programs of a trace that know its id and the share decide alike. No more than
 `Tracing.spans_per_second_max` spans are made, whatever clients ask for.
 
-The id of the next trace is drawn ahead. A call on the fast path, whose client sends no context, is asked only whether
-that id is in the share.
+Which requests these are is drawn ahead, so that a call on the fast path costs a look at a counter: `skip` requests
+whose clients send no context have no span, and then comes one that has.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from typing import Final
 
 from ..base.ids import Entropy
@@ -17,14 +19,19 @@ from ..base.telemetry import Tracing
 from .context import SAMPLED, TraceContext
 
 DRAWN_BYTES: Final = 1024
-"""Random bytes that are drawn at once: for 64 traces. To draw costs more than the rest of a decision."""
+"""Random bytes that are drawn at once: for 128 requests, or as many spans. To draw costs more than the rest of a
+decision."""
+_HALVES: Final = struct.Struct(f">{DRAWN_BYTES // 8}Q")
 _SPACE: Final = 1 << 64
+_ALL: Final = 1 << 62  # more requests than there ever are
 
 
 class Sampler:
     """The sampler of one engine.
 
     Attributes:
+        skip: the number of requests without a context that have no span, from the next one on. 0: it is to be looked
+            for.
         refused: the requests that were to have spans, and have none since too many were made.
     """
 
@@ -36,16 +43,25 @@ class Sampler:
         self._spans_per_second_max = float(tracing.spans_per_second_max)
         self._left = self._spans_per_second_max
         self._left_at = float("-inf")
-        self._pool = b""
-        self._at = 0
-        self._next = b""
-        self._is_next_sampled = False
+        self._halves: Iterator[int] = iter(())  # the lower halves of the ids of traces, for the next requests
+        self._found: int | None = None  # the one of the request after those that are skipped
+        self._pool: Iterator[int] = iter(())
+        self.skip = _ALL
         if self._bound:
-            self._prepare_next()
+            self._look()
 
     def takes_next(self, now: float) -> bool:
-        """True if the next request without a context has spans."""
-        return self._is_next_sampled and self._has_room(now)
+        """True if the next request without a context has a span."""
+        if not self.skip and self._found is None:
+            self._look()
+        return not self.skip and self._has_room(now)
+
+    def pass_over(self) -> None:
+        """Handles a request without a context for which `takes_next` is not True."""
+        if self.skip:
+            self.skip -= 1
+        else:
+            self.begin(None, self._left_at)
 
     def begin(self, parent: TraceContext | None, now: float) -> TraceContext | None:
         """Returns the context of the span of a request; None if it has none.
@@ -57,13 +73,15 @@ class Sampler:
             if not parent.is_sampled or not self._is_recorded or not self._may_begin(now):
                 return None
             return TraceContext(parent.trace_id, self._span_id(), parent.flags & 3, parent.state)
-        if not self._bound:
+        if not self.skip and self._found is None:
+            self._look()
+        if self.skip:
+            self.skip -= 1
             return None
-        is_sampled, trace_id = self._is_next_sampled, self._next
-        self._prepare_next()
-        if not is_sampled or not self._may_begin(now):
+        lower, self._found = self._found, None
+        if not self._may_begin(now):
             return None
-        return TraceContext(trace_id.hex(), self._span_id(), SAMPLED)
+        return TraceContext(f"{self._draw():016x}{lower:016x}", self._span_id(), SAMPLED)
 
     def child_of(self, context: TraceContext) -> TraceContext:
         """Returns the context of a further span under one that was begun. It counts, and is never refused."""
@@ -83,19 +101,25 @@ class Sampler:
             self._left, self._left_at = min(most, self._left + (now - self._left_at) * most), now
         return self._left >= 1
 
-    def _prepare_next(self) -> None:
-        self._next = drawn = self._draw(16)
-        self._is_next_sampled = int.from_bytes(drawn[8:]) < self._bound
+    def _look(self) -> None:
+        """Looks for the next request with a span, among those for which there are random bytes."""
+        skip, bound = 0, self._bound
+        while not skip and self._found is None:
+            for half in self._halves:
+                if half < bound:
+                    self._found = half
+                    break
+                skip += 1
+            else:
+                if not skip:
+                    self._halves = iter(_HALVES.unpack(self._entropy(DRAWN_BYTES)))
+        self.skip = skip
 
     def _span_id(self) -> str:
-        return self._draw(8).hex()
+        return f"{self._draw():016x}"
 
-    def _draw(self, size: int) -> bytes:
-        """Returns random bytes, not all of them 0: no id is."""
-        while True:
-            if self._at + size > len(self._pool):
-                self._pool, self._at = self._entropy(DRAWN_BYTES), 0
-            drawn = self._pool[self._at : self._at + size]
-            self._at += size
-            if any(drawn):
-                return drawn
+    def _draw(self) -> int:
+        """Returns 64 random bits, not all of them 0: no id is."""
+        while not (drawn := next(self._pool, 0)):
+            self._pool = iter(_HALVES.unpack(self._entropy(DRAWN_BYTES)))
+        return drawn

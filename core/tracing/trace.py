@@ -67,14 +67,6 @@ class Tracer:
         self.sampler = sampler
         self._tracing = tracing
 
-    def concerns(self, headers: Headers, now: float) -> bool:
-        """True if a request without `_meta` has a trace.
-
-        Args:
-            headers: `PostOpening.trace_context`.
-        """
-        return bool(headers) or self.sampler.takes_next(now)
-
     def begin(self, params: bytes | None, headers: Headers, now: float) -> Trace | None:
         """Returns the trace of a request; None if it has none, so that nothing goes with it. Called once for each.
 

@@ -83,7 +83,7 @@ def test_random_bytes_are_drawn_for_many_requests_at_once() -> None:
     one.begin(None, 1.0)
     assert drawn == []
     one = Sampler(Tracing(is_recorded=True, ratio=1e-9), entropy)
-    for now in range(DRAWN_BYTES // 16 - 1):
+    for now in range(DRAWN_BYTES // 8):
         one.begin(None, float(now))
     assert drawn == [DRAWN_BYTES]
     one.begin(None, 1000.0)
@@ -95,4 +95,19 @@ def test_no_id_is_all_zeros() -> None:
     one = Sampler(Tracing(is_recorded=True, ratio=1.0), lambda size: pools.pop(0))
     context = one.begin(None, 1.0)
     assert context is not None
-    assert (context.trace_id, context.span_id) == ("01" * 16, "01" * 8)
+    assert (context.trace_id, context.span_id) == ("01" * 8 + "0" * 16, "01" * 8)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.booleans(), max_size=300), st.sampled_from([0.0, 0.01, 0.5, 1.0]))
+def test_a_request_that_is_passed_over_counts_as_one_that_begins(passes: list[bool], ratio: float) -> None:
+    """So the fast path, which passes over, decides as the other way does."""
+    one, other = (sampler(ratio=ratio, spans_per_second_max=3) for _ in range(2))
+    for now, may_pass in enumerate(passes):
+        at = now / 10
+        if may_pass and not one.takes_next(at):
+            one.pass_over()
+            assert other.begin(None, at) is None
+        else:
+            assert one.begin(None, at) == other.begin(None, at)
+    assert one.refused == other.refused
