@@ -102,6 +102,7 @@ SECTIONS: Final = (
     "telemetry",
     "pins",
     "clean",
+    "ui",
 )
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
@@ -347,6 +348,7 @@ FIXED_THEMES: Final = {
     "Fixed: search": ("core/search",),
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
+    "Fixed: the live page": ("app/watch",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

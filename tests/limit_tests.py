@@ -606,7 +606,6 @@ LIMIT_TESTS: Final = {
     "app/watch/digest.py::ID_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
     "app/watch/digest.py::TEXT_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
     "app/watch/pages.py::EVENTS_MAX": ("app/watch/test_pages.py::test_records_come_in_portions"),
-    "app/watch/watching.py::WAIT_MAX_S": ("app/watch/test_pages.py::test_who_may_see_what"),
     "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"

@@ -12,11 +12,12 @@ from ..telemetry.counters import Counters
 from ..telemetry.measurements import Measurements
 from ..telemetry.store_times import StoreTimes
 
-_OUTCOMES: Final = {outcome: outcome.value.replace(" ", "_") for outcome in Outcome}
+_OUTCOMES: Final = {outcome.value: outcome.value.replace(" ", "_") for outcome in Outcome}
 
 
 def of_measurements(measurements: Measurements, lost: Mapping[str, int]) -> Iterator[Metric]:
     """Yields the metrics of what was counted and measured. `lost` counts the telemetry events that were lost."""
+    measurements.counters.count()
     yield from _of_counters(measurements.counters)
     yield from _of_stores(measurements.stores)
     lag = HistogramMetricFamily("isthmus_event_loop_lag_seconds", "How late the event loop is, measured at intervals.")

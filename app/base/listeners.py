@@ -12,7 +12,7 @@ class Listener(NamedTuple):
     """A listener to telemetry events.
 
     Attributes:
-        detail: the events that it needs. It is given others, too, if another listener needs them.
+        detail: the events that it is given.
         receive: called with each event, in the turn that caused it: it does not block.
     """
 

@@ -37,6 +37,7 @@ from ...core.base.storage import (
     StorageOrder,
     Sweep,
 )
+from ...core.base.telemetry import STEPS, Detail
 from ...core.bulk import BulkEngine
 from ...core.state.records import FileStatus, TaskStatus
 from ...core.status import Command
@@ -93,6 +94,7 @@ class Hub:
     ) -> None:
         self.events_lost = 0
         self._listeners = [listener.receive for listener in listeners]
+        self._step_listeners = [listener.receive for listener in listeners if listener.detail >= Detail.STEPS]
         self._wall_time = wall_time
         self.drive = drive
         self._tokens = tokens
@@ -345,6 +347,16 @@ class Hub:
             if outlet is not None:
                 outlet.send(effect)
             return
+        if isinstance(effect, Emit):
+            event = effect.event
+            for receive in self._step_listeners if type(event) in STEPS else self._listeners:
+                try:
+                    receive(event)
+                except Exception:  # a defect in one must not take any session with it, nor fill the log
+                    self.events_lost += 1
+                    if self.events_lost == 1:
+                        _log.exception("a telemetry event could not be received")
+            return
         if isinstance(effect, SendEvents):
             reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
             if reply is not None:
@@ -370,14 +382,6 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
-            case Emit():
-                for receive in self._listeners:
-                    try:
-                        receive(effect.event)
-                    except Exception:  # a defect in one must not take any session with it, nor fill the log
-                        self.events_lost += 1
-                        if self.events_lost == 1:
-                            _log.exception("a telemetry event could not be received")
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log

@@ -7,6 +7,7 @@ then on ids and progress tokens show to what a message belongs.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterable
@@ -14,8 +15,6 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from ...core.base.effects import Post, Send
-from ...core.base.events import Connected, MessageOpening, PostOpening
 from ...core.base.revisions import MODERN
 from ...core.base.telemetry import (
     QuestionAsked,
@@ -30,7 +29,7 @@ from ...core.base.telemetry import (
 from .records import (
     AnyRecord,
     Attempt,
-    Body,
+    Kept,
     MessageRecord,
     NoteRecord,
     Records,
@@ -39,7 +38,7 @@ from .records import (
     StderrRecord,
 )
 from .redaction import Redactor, tag_of
-from .wire_log import SHOWN_MAX_BYTES, About, Entry, Happened, Message, Noted
+from .wire_log import SHOWN_MAX_BYTES, Entry, Happened, Message, Noted
 
 KNOWN_MAX: Final = 20_000
 """Ids, tokens, requests and sessions, of each kind, that are remembered: those of all that is open, and some more. At
@@ -135,10 +134,10 @@ class Digest:
     # --- Messages ---------------------------------------------------------------------------------------------------
 
     def _add_message(self, message: Message) -> None:
-        try:
-            parts: list[bytes] = [bytes(part) for part in _BATCH.decode(message.body)]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            parts = [message.body]
+        parts = [message.body]
+        if message.body.lstrip()[:1] == b"[":
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                parts = [bytes(part) for part in _BATCH.decode(message.body)]
         for body in parts:
             is_whole = len(parts) > 1 or message.size_bytes == len(message.body)
             self._add_part(message, body, len(body) if len(parts) > 1 else message.size_bytes, is_whole=is_whole)
@@ -147,7 +146,7 @@ class Digest:
         peer = message.peer
         kind, shape = _read(body)
         record = MessageRecord(
-            at=_rounded(message.at),
+            at=message.at,
             leg="server" if peer.is_upstream else "client",
             way="in" if message.is_received else "out",
             channel=message.channel,
@@ -169,10 +168,8 @@ class Digest:
             self._sent.append(record)
         kept = None
         if self._has_bodies:
-            shown = self._redactor.redact(body[:SHOWN_MAX_BYTES])
-            digest = hashlib.sha256(body).hexdigest() if is_whole else ""
-            status, headers = _head(message.about)
-            kept = Body(shown.body, self._redactor.headers(headers), status, shown.members, digest)
+            digest = hashlib.sha256(body).digest() if is_whole and size_bytes > SHOWN_MAX_BYTES else b""
+            kept = Kept(body[:SHOWN_MAX_BYTES], message.about, digest)
         self._records.add(record, kept)
 
     def _from_client(self, record: MessageRecord, shape: _Shape, session: str) -> RequestKey | None:
@@ -215,7 +212,7 @@ class Digest:
     # --- Events -----------------------------------------------------------------------------------------------------
 
     def _add_event(self, happened: Happened) -> None:
-        at = _rounded(happened.at)
+        at = happened.at
         match event := happened.event:
             case RequestStarted():
                 self._start(event, at)
@@ -315,7 +312,7 @@ class Digest:
         record.state, record.outcome, record.code = "over", event.outcome.value, event.code
         record.ms = round((at - record.at) * 1000, 3)
         record.request_bytes, record.response_bytes = event.params_bytes, event.result_bytes
-        record.revision = event.revision or record.revision
+        record.revision, record.client = event.revision or record.revision, event.client or record.client
         if record.id:
             self._ended[record.id] = event.request
         session = self._sessions.get(event.session)
@@ -351,7 +348,7 @@ class Digest:
             del self._sessions[name]
 
     def _add_note(self, noted: Noted) -> None:
-        text, at = noted.text[:TEXT_MAX_CHARS], _rounded(noted.at)
+        text, at = noted.text[:TEXT_MAX_CHARS], noted.at
         shown = self._redactor.redact(text.encode(errors="replace")).body.decode(errors="replace")
         record: AnyRecord
         if noted.level == "stderr":
@@ -403,37 +400,9 @@ def _token(shape: _Shape) -> str:
     return _text(_about(shape).progressToken) if shape.method == "notifications/progress" else ""
 
 
-def _rounded(at: float) -> float:
-    return round(at, 6)
-
-
 def _asked(question: MessageRecord) -> str:
     return f"{question.server} {question.session} {question.id}"
 
 
 def _name(key: RequestKey) -> str:
     return f"{key[0]}.{key[1]}"
-
-
-def _head(about: About) -> tuple[int | None, list[tuple[str, str]]]:
-    """Returns the status and the headers that came with a message, as far as an engine knows them."""
-    headers: list[tuple[str, str]] = []
-    status = None
-    if isinstance(about, PostOpening | Post):
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-        if about.revision is not None:
-            headers.append(("MCP-Protocol-Version", about.revision))
-        headers += [*about.mirrored, *about.headers]
-    elif isinstance(about, MessageOpening):
-        headers += about.headers
-    elif isinstance(about, Connected):
-        status = about.status
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-    elif isinstance(about, Send):
-        status = about.status
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-        headers += about.headers
-    return status, headers

@@ -125,7 +125,7 @@ class WatchPages:
             return page_error(404, f"got the message {id[:20]!r}, which is not kept (any more){why}")
         record, body = found
         if is_body:
-            extra = ((b"x-full-size", b"%d" % record.bytes), (b"x-sha256", body.sha256.encode()))
+            extra = ((b"x-full-size", b"%d" % record.bytes), (b"x-sha256", body.sha256.hex().encode()))
             return page_answer(200, body.data, extra, content_type="application/octet-stream")
         shown = msgspec.to_builtins(record)
         shown |= {"headers": body.headers, "status": body.status, "redacted": body.redacted}

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
 
 from ...core.bulk import BulkEngine
 from .digest import Digest
-from .records import AnyRecord, Body, MessageRecord, Records, SessionRecord
+from .records import AnyRecord, MessageRecord, Records, SessionRecord
 from .redaction import Redactor
-from .wire_log import WireLog
+from .wire_log import WireLog, head_of
 
 PAUSE_S: Final = 0.05
 """Seconds that entries wait to be read together: people do not see the difference, and a burst costs less."""
 AT_ONCE: Final = 200
 """Entries that are read before other work has its turn: some three milliseconds."""
+OTHERS_SHARE: Final = 6
+"""Times as long as entries are read, other work has its turn: at 3,000 calls a second, some entries are dropped rather
+than calls slowed down."""
 KEEP_S: Final = 60.0
 """Seconds after the last question of a page in which everything is still logged: the page may be loaded anew."""
 WAIT_MAX_S: Final = 25.0
 """Seconds that a question for news waits at most: shorter than proxies and browsers wait."""
+
+
+class Body(NamedTuple):
+    """The bytes of a message, without its secrets.
+
+    Attributes:
+        headers: those of its HTTP request or response, as pairs.
+        redacted: the names of the members whose values were replaced.
+        sha256: of the whole message; empty if it was passed on in parts.
+    """
+
+    data: bytes
+    headers: list[tuple[str, str]]
+    status: int | None
+    redacted: tuple[str, ...]
+    sha256: bytes
 
 
 class Watching:
@@ -66,10 +86,11 @@ class Watching:
                     entries, dropped = self._log.take(AT_ONCE)
                     if not entries:
                         break
+                    begun = time.thread_time()  # which does not count what other processes take
                     self._digest.add(entries, dropped)
-                    await anyio.lowlevel.checkpoint()
-                changed, self._changed = self._changed, anyio.Event()
-                changed.set()
+                    changed, self._changed = self._changed, anyio.Event()
+                    changed.set()
+                    await anyio.sleep((time.thread_time() - begun) * OTHERS_SHARE)
 
     async def _stop_unseen(self) -> None:
         while not self._keeps:
@@ -98,8 +119,14 @@ class Watching:
         return []
 
     def message(self, number: int) -> tuple[MessageRecord, Body] | None:
-        """Returns a message with its bytes; None if it is not kept."""
-        return self.records.message(number)
+        """Returns a message without its secrets; None if it is not kept."""
+        found = self.records.message(number)
+        if found is None:
+            return None
+        record, kept = found
+        shown, (status, headers) = self._redactor.redact(kept.data), head_of(kept.about)
+        sha256 = kept.sha256 or (b"" if record.is_cut else hashlib.sha256(kept.data).digest())
+        return record, Body(shown.body, self._redactor.headers(headers), status, shown.members, sha256)
 
     def sessions(self) -> list[SessionRecord]:
         """Returns the sessions that are open, and those that ended last."""

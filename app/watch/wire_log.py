@@ -139,6 +139,14 @@ class WireLog:
         self._peers: dict[int, ChannelStatus] = {}
         self._parts: dict[int, Message] = {}  # messages that are being passed on in parts
         self.is_attached = False
+        self._receivers: dict[type[Effect], Callable[[Any], None]] = {
+            Send: self._receive_send,
+            SendEvents: self._receive_events,
+            Pass: self._receive_pass,
+            Dial: self._receive_dial,
+            Emit: self._receive_emit,
+            Note: self._receive_note,
+        }
 
     def attach(self) -> None:
         """Logs from now on."""
@@ -181,6 +189,8 @@ class WireLog:
     def _logged(
         self, method: Callable[..., list[Effect]], note: Callable[..., None] | None
     ) -> Callable[..., list[Effect]]:
+        receivers = self._receivers
+
         def logged(*given: Any, **named: Any) -> list[Effect]:
             if self._is_within:  # an input may be made of others
                 return method(*given, **named)
@@ -192,7 +202,8 @@ class WireLog:
                     note(*given, **named)
                 effects = method(*given, **named)
                 for effect in effects:
-                    self._receive_effect(effect)
+                    if (receive := receivers.get(type(effect))) is not None:
+                        receive(effect)
             finally:
                 self._is_within = False
                 if self._ended:
@@ -263,39 +274,45 @@ class WireLog:
         return opening if isinstance(opening, PostOpening | MessageOpening | Connected) else None
 
     def _received(self, channel: int, body: bytes, about: About = None) -> None:
-        self._add(Message(self._turn, self._at, self._peer(channel), channel, body, is_received=True, about=about))
+        self._add_message(
+            Message(self._turn, self._at, self._peer(channel), channel, body, is_received=True, about=about)
+        )
 
     # --- Effects ----------------------------------------------------------------------------------------------------
 
-    def _receive_effect(self, effect: Effect) -> None:
-        match effect:
-            case Send():
-                if effect.message and effect.event == "message":
-                    self._sent(effect.channel, effect.message, effect, effect.event_id or "")
-            case Emit():
-                self._add(Happened(self._turn, self._at, effect.event))
-            case Dial(target=Post() as target):
-                self._peers[effect.channel] = peer = self._of_engine(effect.channel) or ChannelStatus(
-                    True, target.server, ""
-                )
-                self._add(
-                    Message(self._turn, self._at, peer, effect.channel, target.message, is_received=False, about=target)
-                )
-            case SendEvents():
-                ids = effect.event_ids or ("",) * len(effect.messages)
-                for message, event_id in zip(effect.messages, ids, strict=True):
-                    self._sent(effect.channel, message, None, event_id)
-            case Pass():
-                if effect.size_bytes:
-                    self._begin_parts(effect.channel, effect.pieces, effect.size_bytes, is_received=False)
-                elif (passed := self._parts.get(effect.channel)) is not None:
-                    passed.add(effect.pieces)
-            case Note():
-                self._add(Noted(self._turn, self._at, effect.level, effect.server, effect.text))
+    def _receive_send(self, effect: Send) -> None:
+        if effect.message and effect.event == "message":
+            self._sent(effect.channel, effect.message, effect, effect.event_id or "")
+
+    def _receive_emit(self, effect: Emit) -> None:
+        self._add(Happened(self._turn, self._at, effect.event))
+
+    def _receive_dial(self, effect: Dial) -> None:
+        target = effect.target
+        if isinstance(target, Post):
+            peer = self._of_engine(effect.channel) or ChannelStatus(True, target.server, "")
+            self._peers[effect.channel] = peer
+            self._sent(effect.channel, target.message, target, "")
+
+    def _receive_events(self, effect: SendEvents) -> None:
+        ids = effect.event_ids or ("",) * len(effect.messages)
+        for message, event_id in zip(effect.messages, ids, strict=True):
+            self._sent(effect.channel, message, None, event_id)
+
+    def _receive_pass(self, effect: Pass) -> None:
+        if effect.size_bytes:
+            self._begin_parts(effect.channel, effect.pieces, effect.size_bytes, is_received=False)
+        elif (passed := self._parts.get(effect.channel)) is not None:
+            passed.add(effect.pieces)
+
+    def _receive_note(self, effect: Note) -> None:
+        self._add(Noted(self._turn, self._at, effect.level, effect.server, effect.text))
 
     def _sent(self, channel: int, body: bytes, about: About, event_id: str) -> None:
         peer = self._peer(channel)
-        self._add(Message(self._turn, self._at, peer, channel, body, is_received=False, about=about, event_id=event_id))
+        self._add_message(
+            Message(self._turn, self._at, peer, channel, body, is_received=False, about=about, event_id=event_id)
+        )
 
     def _begin_parts(
         self, channel: int, pieces: tuple[bytes, ...], size_bytes: int, *, is_received: bool, about: About = None
@@ -306,7 +323,7 @@ class WireLog:
         )
         message.add(pieces)
         self._parts[channel] = message
-        self._add(message)
+        self._add_message(message)
 
     # --- Entries ----------------------------------------------------------------------------------------------------
 
@@ -321,17 +338,47 @@ class WireLog:
     def _of_engine(self, channel: int) -> ChannelStatus | None:
         return self._engine.channel(ChannelId(channel))
 
+    def _add_message(self, message: Message) -> None:
+        if not message.peer.is_own:
+            self._waiting_bytes += message.kept_bytes
+            self._add(message)
+
     def _add(self, entry: Entry) -> None:
-        if isinstance(entry, Message) and entry.peer.is_own:
-            return
         waiting = self._waiting
         if not waiting:
             self._wake()
         waiting.append(entry)
-        if isinstance(entry, Message):
-            self._waiting_bytes += entry.kept_bytes
+        if len(waiting) > WAITING_MAX or self._waiting_bytes > WAITING_MAX_BYTES:
+            self._drop()
+
+    def _drop(self) -> None:
+        waiting = self._waiting
         while len(waiting) > WAITING_MAX or (self._waiting_bytes > WAITING_MAX_BYTES and len(waiting) > 1):
             oldest = waiting.popleft()
             self.dropped += 1
             if isinstance(oldest, Message):
                 self._waiting_bytes -= oldest.kept_bytes
+
+
+def head_of(about: About) -> tuple[int | None, list[tuple[str, str]]]:
+    """Returns the status and the headers that came with a message, as far as an engine knows them."""
+    headers: list[tuple[str, str]] = []
+    status = None
+    if isinstance(about, PostOpening | Post):
+        if about.session is not None:
+            headers.append(("Mcp-Session-Id", about.session))
+        if about.revision is not None:
+            headers.append(("MCP-Protocol-Version", about.revision))
+        headers += [*about.mirrored, *about.headers]
+    elif isinstance(about, MessageOpening):
+        headers += about.headers
+    elif isinstance(about, Connected):
+        status = about.status
+        if about.session is not None:
+            headers.append(("Mcp-Session-Id", about.session))
+    elif isinstance(about, Send):
+        status = about.status
+        if about.session is not None:
+            headers.append(("Mcp-Session-Id", about.session))
+        headers += about.headers
+    return status, headers

@@ -76,7 +76,7 @@ RequestKey = tuple[int, int]
 """The identity of a client's request in all its events: its channel, and its ordinal among the requests there."""
 
 
-class TelemetryEvent(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class TelemetryEvent(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     """An event."""
 
 
@@ -238,3 +238,5 @@ AnyEvent = (
     | RequestEnded
 )
 """Every event."""
+STEPS: Final = frozenset({RequestStarted, RequestSent, QuestionAsked})
+"""The events that are of `Detail.STEPS`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from ..base.effects import Emit
-from ..base.errors import RemoteProtocolError
 from ..base.ids import ChannelId
 from ..base.telemetry import (
     NAME_MAX_CHARS,
@@ -28,6 +28,7 @@ from ..base.telemetry import (
     ToolsListed,
 )
 from ..jsonrpc import envelope
+from ..jsonrpc.splice import Outlined
 from .context import Context
 from .exchange import Exchange
 from .link import Link
@@ -39,21 +40,43 @@ LOOKED_AT_MAX_BYTES: Final = 64 * 1024
 """The largest result that is searched for `isError`. At it: the outcome is UNREAD."""
 ID_MAX_BYTES: Final = 80
 """Bytes of the id of a request in an event. Ids that clients choose are shorter. At it: the rest is left out."""
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _IS_ERROR: Final = b'"isError":true'
+_IS_ERROR_SPACED: Final = b'"isError": true'  # as the standard encoder of Python writes it
+
+
+class _Use(msgspec.Struct):
+    name: str
+
+
+class _Read(msgspec.Struct):
+    name: str = msgspec.field(name="uri")
+
+
+_BY_NAME: Final = msgspec.json.Decoder(_Use)
+_NAMED_BY: Final[Mapping[str, msgspec.json.Decoder[_Use] | msgspec.json.Decoder[_Read]]] = {
+    "tools/call": _BY_NAME,
+    "prompts/get": _BY_NAME,
+    "resources/read": msgspec.json.Decoder(_Read),
+}
+"""Readers of the params of requests that have a target."""
+# Looking a member of an enumeration up takes as long as all else here.
+_RESULT: Final = Outcome.RESULT
+_TOOL_ERROR: Final = Outcome.TOOL_ERROR
+_UNREAD: Final = Outcome.UNREAD
 
 
 class Telemetry:
     """Orders an `Emit` for each event. A session of the driver's own has no events, but for the calls in it. A leg of a
     profile has none of its own: its requests are those of the session with the profile.
 
-    A tool's failure is seen by its member `isError` as encoders write it, without spaces; no more is worth its time.
+    A tool's failure is seen by its member `isError` as encoders write it; no more is worth its time.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._tracer = context.tracer
         self._has_ends = context.plan.telemetry >= Detail.ENDS
+        self._order = context.order
         self._has_steps = context.plan.telemetry >= Detail.STEPS
 
     @classmethod
@@ -150,7 +173,7 @@ class Telemetry:
         if exchange.sent_at is not None and (self._has_ends or exchange.is_recorded):
             code = None if error is None else envelope.error_code(error)
             duration_s = self._context.now - exchange.sent_at
-            self._emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code))
+            self._order(Emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code)))
 
     def receive_list(self, server: str, result: bytes) -> None:
         """Handles a page of the list of a server's tools. Nothing is emitted of one that cannot be read."""
@@ -205,28 +228,27 @@ class Telemetry:
     ) -> None:
         if exchange.begun_at is None or not (self._has_ends or exchange.is_recorded):
             return
-        self._emit(
-            RequestEnded(
-                session.server,
-                session.sid,
-                _named((exchange.request or session.client).client_info),
-                session.features.revision,
-                session.principal,
-                session.pipe is not None,
-                exchange.key,
-                exchange.method[:NAME_MAX_CHARS],
-                _target_of(exchange),
-                outcome,
-                self._context.now - exchange.begun_at,
-                0 if exchange.said is None else len(exchange.said),
-                result_bytes,
-                code,
-                exchange.trace_links if exchange.is_recorded else (),
-            )
+        ended = RequestEnded(
+            session.server,
+            session.sid,
+            _named((exchange.request or session.client).client_info),
+            session.features.revision,
+            session.principal,
+            session.pipe is not None,
+            exchange.key,
+            exchange.method[:NAME_MAX_CHARS],
+            _target_of(exchange),
+            outcome,
+            self._context.now - exchange.begun_at,
+            0 if exchange.said is None else len(exchange.said),
+            result_bytes,
+            code,
+            exchange.trace_links if exchange.is_recorded else (),
         )
+        self._order(Emit(ended))
 
     def _emit(self, event: TelemetryEvent) -> None:
-        self._context.order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
+        self._order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
 
 
 def _attempt_ids(exchange: Exchange) -> SpanIds | None:
@@ -256,21 +278,22 @@ def _named(info: bytes | None) -> str:
 
 
 def _target_of(exchange: Exchange) -> str:
-    member = _NAMED_BY.get(exchange.method)
-    if member is None:
+    said, decoder = exchange.said, _NAMED_BY.get(exchange.method)
+    if decoder is None or said is None:
         return ""
+    # The outline of large params has their short members.
     try:
-        return (envelope.text_of(envelope.member_of(exchange.said, member)) or "")[:NAME_MAX_CHARS]
-    except RemoteProtocolError:
+        return decoder.decode(said.outline if isinstance(said, Outlined) else said).name[:NAME_MAX_CHARS]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 
 
 def _outcome_of(exchange: Exchange, result: bytes) -> Outcome:
     if exchange.method != "tools/call":
-        return Outcome.RESULT
+        return _RESULT
     if len(result) > LOOKED_AT_MAX_BYTES:
-        return Outcome.UNREAD
-    return Outcome.TOOL_ERROR if _IS_ERROR in result else Outcome.RESULT
+        return _UNREAD
+    return _TOOL_ERROR if _IS_ERROR in result or _IS_ERROR_SPACED in result else _RESULT
 
 
 class _Tool(msgspec.Struct):

@@ -50,7 +50,7 @@ function _shtab_isthmus_using
 end
 
 set -g _shtab_isthmus_commands serve wrap check convert tools call read prompt ps start stop restart connect-info tasks 'tasks list' 'tasks show' 'tasks cancel' files 'files list' 'files show' 'files export' 'files delete' login logout auth 'auth ls' 'auth export' 'auth import' 'auth revoke' token 'token new' 'token show' pin conform replay vendor check-driver completion demo schema
-set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --warm --without --workers
+set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --ui --url --warm --without --workers
 
 complete -c isthmus -e
 complete -c isthmus -f
@@ -72,6 +72,7 @@ complete -c isthmus -n '_shtab_isthmus_using serve' -l listen -x -d 'address to 
 complete -c isthmus -n '_shtab_isthmus_using serve' -l port -x -d 'port to listen on; 0: any free port; default core.port'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l host -x -d 'address to listen on; 0.0.0.0: all addresses'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l stdio -x -d 'serve this profile or server to one client on stdin and stdout, and open no port; default: all servers. Stored files are removed at the end'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l ui -x -d 'show what crosses in a browser, at this address; default 127.0.0.1:8933. Its URL is printed'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l workers -x -d 'serve with N processes behind the same address, to use several cores; SIGHUP then reads the file again; default: one process'
 complete -c isthmus -n '_shtab_isthmus_using serve; and test $_shtab_isthmus_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON; default: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode/mcp.json, .cursor/mcp.json in this folder'
 complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a wrap -d 'serve one or several servers without a configuration file, on any transport'
@@ -85,6 +86,7 @@ complete -c isthmus -n '_shtab_isthmus_using wrap' -l server -x -d 'a URL or a q
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l listen -x -d 'default 127.0.0.1:8932; stdio: serve one client on stdin and stdout; unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients on a Unix domain socket, each with the protocol of stdio'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l port -x -d 'port to listen on; 0: any free port; default 8932'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l host -x -d 'address to listen on; 0.0.0.0: all addresses'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l ui -x -d 'show what crosses in a browser, at this address; default 127.0.0.1:8933. Its URL is printed'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-certificate -xka "(__fish_complete_path (commandline -ct))" -d 'listen with TLS: PEM file of the certificate, followed by intermediate certificates; requires --tls-key'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-key -xka "(__fish_complete_path (commandline -ct))" -d 'PEM file of the private key of --tls-certificate'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l env -x -d 'environment variable of the command; without VALUE: the value from this shell; ${NAME} in VALUE is replaced as in a configuration'

@@ -485,6 +485,7 @@ _shtab_isthmus_serve_options=(
   "--port[port to listen on\; 0\: any free port\; default core.port]:N:"
   "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
   "--stdio[serve this profile or server to one client on stdin and stdout, and open no port\; default\: all servers. Stored files are removed at the end]:NAME:"
+  "--ui[show what crosses in a browser, at this address\; default 127.0.0.1\:8933. Its URL is printed]:[HOST:]PORT:"
   "--workers[serve with N processes behind the same address, to use several cores\; SIGHUP then reads the file again\; default\: one process]:N:"
   ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
@@ -641,6 +642,7 @@ _shtab_isthmus_wrap_options=(
   "--listen[default 127.0.0.1\:8932\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients on a Unix domain socket, each with the protocol of stdio]:[HOST:]PORT|stdio|unix:PATH:"
   "--port[port to listen on\; 0\: any free port\; default 8932]:N:"
   "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
+  "--ui[show what crosses in a browser, at this address\; default 127.0.0.1\:8933. Its URL is printed]:[HOST:]PORT:"
   "--tls-certificate[listen with TLS\: PEM file of the certificate, followed by intermediate certificates\; requires --tls-key]:FILE:_files"
   "--tls-key[PEM file of the private key of --tls-certificate]:FILE:_files"
   "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"

@@ -99,7 +99,7 @@ const Gateway = ({token, onRefused}) => {
     return () => feed.stop();
   }, []);
   useEffect(() => {
-    if (connection.name === "live") gateway.api.get("ui/api/overview").then(setOverview, () => {});
+    if (connection.name === "live") gateway.api.get("ui/api/overview").then(seen => (setOverview(seen), gateway.store.setLines(seen.stderr)), () => {});
   }, [connection.name]);
   useEffect(() => {
     history.replaceState(null, "", `#${view}`);
@@ -163,8 +163,8 @@ const Gateway = ({token, onRefused}) => {
       <${Theme} />
       <button class="plain" onClick=${() => setHelp(true)} aria-label="Help" title="Keys and filter (?)">?</button>
     </header>
-    ${source.isFile ? html`<div class="banner" role="status">Shown is the trace <b>${visible(source.name)}</b>, read in this browser only. <button onClick=${onLive}>Back to the gateway</button></div>` : null}
-    ${!source.isFile && overview && overview.mode !== "full" ? html`<div class="banner quiet-banner">${overview.mode === "counts" ? "The gateway keeps no messages, only counts (ui.show: counts)." : "The gateway keeps no bodies of messages (ui.show: headers)."}</div>` : null}
+    ${source.isFile ? html`<div class="banner" role="status"><span>Shown is the trace <b>${visible(source.name)}</b>, read in this browser only.</span> <button onClick=${onLive}>Back to the gateway</button></div>` : null}
+    ${!source.isFile && overview?.mode === "headers" ? html`<div class="banner quiet-banner">The gateway keeps no bodies of messages: <code>ui.bodies</code> is false.</div>` : null}
     <main class="main">
       ${isMissing ? html`<div class="view"><div class="empty"><h2>A trace does not hold this</h2><p>Go back to the gateway to see it.</p></div></div>` : views[view]()}
     </main>

@@ -34,7 +34,7 @@ export const Layout = ({left, right, onlyDifferences}) => {
         row.folded
           ? html`<div class="json-row folded" key=${i}><span>${many(row.folded, "equal line")}</span></div>`
           : html`
-            <div class=${"json-row " + (isPair ? row.mark : "same")} key=${i}>
+            <div class=${"json-row" + (isPair ? ` mark-${row.mark}` : "")} key=${i}>
               ${left ? html`<${Line} line=${row.left} other=${row.mark === "changed" ? row.right : null} />` : null}
               ${right ? html`<${Line} line=${row.right} other=${row.mark === "changed" ? row.left : null} />` : null}
             </div>`)}
@@ -56,9 +56,18 @@ const End = ({parsed}) => {
 export const differencesOf = (left, right) => {
   if (!left || !right) return null;
   if (left.text === right.text) return {count: 0, text: "same bytes"};
-  const count = countDifferences(compare(left.value, right.value));
+  const rows = compare(left.value, right.value);
+  const count = countDifferences(rows);
+  const marked = rows.filter(row => row.mark !== "same");
+  if (marked.length && marked.every(isNumbering)) {
+    return {count: 0, text: marked.length > 1 ? "the same but for id and progress token" : `the same but for the ${isId(marked[0]) ? "id" : "progress token"}`};
+  }
   return {count, text: count ? many(count, "difference") : "same JSON, other spaces"};
 };
+
+// Each leg numbers its requests by itself.
+const isId = ({left}) => left.depth === 1 && left.key === '"id"';
+const isNumbering = row => row.mark === "changed" && (isId(row) || (row.left.key === '"progressToken"' && row.right.key === row.left.key));
 
 const fold = rows => {
   const kept = new Uint8Array(rows.length);
@@ -110,12 +119,14 @@ export const Raw = ({parsed}) => html`
   <pre class="raw" tabindex="0">${visible(parsed.text, "\n\t")}</pre>
   ${parsed.isCut ? html`<${End} parsed=${parsed} />` : null}`;
 
-export const HeaderList = ({loaded}) => {
-  if (loaded.status === null && !loaded.headers.length) return html`<p class="quiet">No headers: this message passed on a pipe or a stream.</p>`;
+// A status is that of a response. What is sent to a server has none.
+export const HeaderList = ({loaded, hasStatus}) => {
+  const status = hasStatus ? loaded.status : null;
+  if (status === null && !loaded.headers.length) return html`<p class="quiet">No headers: this message passed on a pipe or a stream.</p>`;
   return html`
     <table class="headers">
       <tbody>
-        ${loaded.status === null ? null : html`<tr><th scope="row">status</th><td>${loaded.status}</td></tr>`}
+        ${status === null ? null : html`<tr><th scope="row">status</th><td>${status}</td></tr>`}
         ${loaded.headers.map(([name, value]) => html`<tr><th scope="row">${visible(name)}</th><td>${visible(value)}</td></tr>`)}
       </tbody>
     </table>`;

@@ -9,7 +9,7 @@ import {decode, visible} from "./text.js";
 
 const TABS = [["layout", "JSON"], ["raw", "Raw"], ["headers", "Headers"], ["all", "All messages"]];
 
-export const Detail = ({source, row, isWide, onWide, onClose, onSequence, onFilter, onReplay}) => {
+export const Detail = ({source, row, isWide, onWide, onClose, onSequence, isAlone, onFilter, onReplay}) => {
   const [tab, setTab] = useState("layout");
   const [only, setOnly] = useState(false);
   const [attempt, setAttempt] = useState(null);
@@ -25,7 +25,7 @@ export const Detail = ({source, row, isWide, onWide, onClose, onSequence, onFilt
         ${row.ms === null ? null : html`<span class="number">${ms(row.ms)} ms</span>`}
         <span class="spring"></span>
         ${onReplay ? html`<button onClick=${() => onReplay(row, legs.asked)} disabled=${!legs.asked} title="Send this request again, in a session of its own">Send again…</button>` : null}
-        <button onClick=${() => onSequence(row)} title="Show the session as a sequence of messages (s)">Sequence</button>
+        <button onClick=${() => onSequence(row)}>${isAlone === undefined ? "Sequence" : isAlone ? "Whole session" : "This request alone"}</button>
         <button class="plain" onClick=${onWide} aria-pressed=${isWide} aria-label="Fill the page" title="Fill the page (m)">⤢</button>
         <button class="plain" onClick=${onClose} aria-label="Close" title="Close (Esc)">✕</button>
       </header>
@@ -158,7 +158,7 @@ const Pair = ({source, title, left, right, leftLabel, rightLabel, missing, tab, 
     failed ? html`<p class="quiet pad">${visible(failed.message)}</p>`
     : !parsed ? html`<p class="quiet pad">${message ? "Loading …" : missing}</p>`
     : tab === "raw" ? html`<${Raw} parsed=${parsed} />`
-    : html`<${HeaderList} loaded=${loaded} />`;
+    : html`<${HeaderList} loaded=${loaded} hasStatus=${message.leg === "client" ? message.way === "out" : message.way === "in"} />`;
   return html`
     <section class="pair-box">
       ${title ? html`<h3>${title} ${differences ? html`<span class=${"chip " + (differences.count ? "differs" : "equal")}>${differences.text}</span>` : null}</h3>` : null}

@@ -17,8 +17,10 @@ export const FilterBox = ({source, text, onText, fieldRef}) => {
     pending.current = null;
   }, [text]);
 
-  const propose = field => {
-    setChoices(complete(field.value, field.selectionStart, key => source.store.valuesOf(key)));
+  // At an empty place all names are offered only where nothing else is written, or when they are asked for.
+  const propose = (field, isAsked) => {
+    const made = complete(field.value, field.selectionStart, key => source.store.valuesOf(key));
+    setChoices(isAsked || made.to > made.from || !field.value.trim() || field.value[made.from - 1] === ":" ? made : null);
     setAt(-1);
   };
   const take = ({text: chosen}) => {
@@ -40,7 +42,7 @@ export const FilterBox = ({source, text, onText, fieldRef}) => {
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && count) {
       setAt((at + (event.key === "ArrowDown" ? 1 : at < 0 ? 0 : -1) + count) % count);
     } else if (event.key === "ArrowDown") {
-      propose(event.target);
+      propose(event.target, true);
     } else if (event.key === "Tab" && count && !event.shiftKey && text && choices.from < choices.to) {
       take(choices.choices[Math.max(0, at)]);
     } else if (event.key === "Enter") {

@@ -34,9 +34,14 @@ export const duration = s => {
   if (s === null || s === undefined) return "";
   if (s < 1) return `${Math.round(s * 1000)} ms`;
   if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86400)} d ${Math.round((s % 86400) / 3600)} h`;
+  if (s < 3600) return two(s / 60, "min", 60, "s");
+  if (s < 86400) return two(s / 3600, "h", 60, "min");
+  return two(s / 86400, "d", 24, "h");
+};
+
+const two = (value, unit, parts, smaller) => {
+  const rest = Math.floor((value % 1) * parts);
+  return `${Math.floor(value)} ${unit}` + (rest ? ` ${rest} ${smaller}` : "");
 };
 
 export const many = (count, one, more = one + "s") => `${grouped(count)} ${count === 1 ? one : more}`;

@@ -37,7 +37,7 @@ export const Help = ({onClose}) => html`
         <dl class="examples">${EXAMPLES.map(([text, about]) => html`<dt><code>${text}</code></dt><dd>${about}</dd>`)}</dl>
         <h3>Filter: words</h3>
         <dl>${Object.entries(KEYS).map(([key, {about}]) => html`<dt><code>${key}:</code></dt><dd>${about}</dd>`)}</dl>
-        <p class="quiet"><code>outcome:error</code> finds errors of tools and of the protocol; <code>tool-error</code> and <code>protocol-error</code> tell them apart. Numbers take <code>&gt; &gt;= &lt; &lt;=</code> and <code>k</code>, <code>M</code>.</p>
+        <p class="quiet"><code>outcome:error</code> finds errors of tools and of the protocol; <code>tool-error</code> and <code>protocol-error</code> tell them apart. Numbers take <code>${"> >= < <="}</code> and <code>k</code>, <code>M</code>.</p>
       </div>
     </div>
   </${Dialog}>`;

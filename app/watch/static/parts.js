@@ -1,6 +1,6 @@
 // Small parts that several views are made of.
 
-import {html, useEffect, useReducer, useRef, useState} from "./preact.js";
+import {html, useEffect, useLayoutEffect, useReducer, useRef, useState} from "./preact.js";
 import {visible} from "./text.js";
 
 // Draws a component again whenever the store has changed, once in a frame.
@@ -15,7 +15,7 @@ const isTyping = target => /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || t
 export const useKeys = keys => {
   const now = useRef(keys);
   now.current = keys;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = event => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
       const act = now.current[event.key];
@@ -74,7 +74,7 @@ export const Method = ({name}) => {
   return html`<span class="method"><span class="quiet">${visible(name.slice(0, at))}</span>${visible(name.slice(at))}</span>`;
 };
 
-export const State = ({name}) => html`<span class=${"state " + String(name).replace(/[^a-z]/g, "-")}>${name}</span>`;
+export const State = ({name}) => html`<span class=${"state " + String(name).replace(/[^a-z]+/g, "-")}>${name}</span>`;
 
 // A dialog of the browser: it keeps the focus inside and gives it back.
 export const Dialog = ({title, onClose, wide, children}) => {

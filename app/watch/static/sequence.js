@@ -2,13 +2,14 @@
 
 import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from "./preact.js";
 import {Detail} from "./detail.js";
-import {bytes, clock, grouped, ms} from "./format.js";
+import {bytes, clock, duration, grouped, ms} from "./format.js";
 import {Empty, useKeys, useStore} from "./parts.js";
 import {Split} from "./split.js";
 import {plain} from "./text.js";
 
 const STEP_PX = 28;
 const TIME_PX = 120;
+const HEADS_PX = 34; // the names of the lanes, which cover the top
 const AROUND = 8;
 // Sessions offered in the list: the newest. Reached: older ones are found through the table.
 const SESSIONS_SHOWN_MAX = 300;
@@ -65,8 +66,8 @@ export const Sequence = ({source, state, onFilter, onReplay}) => {
         <span class="legend" aria-hidden="true"><i class="key-request"></i>request <i class="key-response"></i>response <i class="key-notification"></i>notification</span>
       </div>
       <${Split} isOpen=${Boolean(row)} isWide=${state.isWide}
-        first=${messages.length ? html`<${Chart} store=${store} messages=${messages} lanes=${lanes} selected=${state.selected} onOpen=${open} onSelect=${message => change({selected: message})} key=${session} />` : html`<${Empty} title="No messages of this session"><p>The gateway keeps only the newest messages, and those of this session are gone.</p></${Empty}>`}
-        second=${row ? html`<${Detail} source=${source} row=${row} isWide=${state.isWide} onWide=${() => change({isWide: !state.isWide})} onClose=${() => change({isOpen: false, isWide: false})} onSequence=${() => change({request: row.request ? row : null})} onFilter=${onFilter} onReplay=${row.type === "request" ? onReplay : null} />` : null} />
+        first=${messages.length ? html`<${Chart} store=${store} session=${session} messages=${messages} lanes=${lanes} selected=${state.selected} onOpen=${open} onSelect=${message => change({selected: message})} key=${session} />` : html`<${Empty} title="No messages of this session"><p>The gateway keeps only the newest messages, and those of this session are gone.</p></${Empty}>`}
+        second=${row ? html`<${Detail} source=${source} row=${row} isWide=${state.isWide} onWide=${() => change({isWide: !state.isWide})} onClose=${() => change({isOpen: false, isWide: false})} isAlone=${Boolean(state.request)} onSequence=${() => change({request: state.request || !row.request ? null : row})} onFilter=${onFilter} onReplay=${row.type === "request" ? onReplay : null} />` : null} />
     </div>`;
 };
 
@@ -83,7 +84,7 @@ const lanesOf = (messages, store, session) => {
   return servers;
 };
 
-const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
+const Chart = ({store, session, messages, lanes, selected, onOpen, onSelect}) => {
   const box = useRef(null);
   const [size, setSize] = useState({width: 900, height: 600});
   const [top, setTop] = useState(0);
@@ -102,9 +103,10 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
     }
     const y = at * STEP_PX;
     if (y < current.scrollTop) current.scrollTop = y;
-    else if (y + 2 * STEP_PX > current.scrollTop + current.clientHeight) current.scrollTop = y + 2 * STEP_PX - current.clientHeight;
+    else if (y + STEP_PX + HEADS_PX > current.scrollTop + current.clientHeight) current.scrollTop = y + STEP_PX + HEADS_PX - current.clientHeight;
   }, [messages.length, selected, size.height]);
   const onScroll = () => {
+    if (!box.current) return; // the event may come late
     const {scrollTop, clientHeight, scrollHeight} = box.current;
     isAtEnd.current = scrollTop + clientHeight >= scrollHeight - STEP_PX;
     setTop(scrollTop);
@@ -112,13 +114,14 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
   const names = new Map();
   for (const each of messages) if (each.kind === "request") names.set(`${each.leg} ${each.channel} ${each.id} ${each.way === "in" ? "out" : "in"}`, each);
 
-  const lane = Math.max(170, Math.min(420, (size.width - TIME_PX - 180) / (lanes.length + 1)));
+  const lane = Math.max(170, Math.min(560, (size.width - TIME_PX - 200) / (lanes.length + 1)));
   const x = i => TIME_PX + 90 + i * lane; // 0 is the client, 1 Isthmus, then the servers
-  const width = x(lanes.length + 1) + 90;
+  const end = x(lanes.length + 1) + 100;
+  const width = Math.max(end, size.width);
   const height = messages.length * STEP_PX + STEP_PX;
   const from = Math.max(0, Math.floor(top / STEP_PX) - AROUND);
   const to = Math.min(messages.length, Math.ceil((top + size.height) / STEP_PX) + AROUND);
-  const client = store.sessions.get(messages[0].session)?.client || "client";
+  const client = store.sessions.get(session)?.client || "client";
   const heads = [client, "Isthmus", ...lanes];
   return html`
     <div class="chart" ref=${box} onScroll=${onScroll} tabindex="0" role="group" aria-label="Messages as arrows">
@@ -127,23 +130,25 @@ const Chart = ({store, messages, lanes, selected, onOpen, onSelect}) => {
       </svg>
       <svg width=${width} height=${height}>
         <defs>
-          ${["", "bad", "notification"].map(name => html`<marker id=${"tip" + name} class=${"tip " + name} viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse"><path d="M0 .6 8 4 0 7.4z"/></marker>`)}
+          ${["", "bad", "notification", "response"].map(name => html`<marker id=${"tip" + name} class=${"tip " + name} viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse"><path d="M0 .6 8 4 0 7.4z"/></marker>`)}
         </defs>
-        ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
         ${messages.slice(from, to).map((message, i) => html`
           <${Arrow} key=${message.run + message.n} message=${message} x=${x} y=${(from + i) * STEP_PX} width=${width} lanes=${lanes} store=${store}
-            question=${names.get(`${message.leg} ${message.channel} ${message.id} ${message.way}`)} since=${messages[0].at} isSelected=${message === selected} onOpen=${onOpen} onSelect=${onSelect} />`)}
+            question=${names.get(`${message.leg} ${message.channel} ${message.id} ${message.way}`)} since=${messages[from + i - 1]?.at} end=${end} isSelected=${message === selected} onOpen=${onOpen} onSelect=${onSelect} />`)}
+        ${heads.map((_, i) => html`<line class=${"lane" + (i === 1 ? " own" : "")} x1=${x(i)} x2=${x(i)} y1="0" y2=${height} />`)}
       </svg>
     </div>`;
 };
 
-const Arrow = ({message, x, y, width, lanes, store, question, since, isSelected, onOpen, onSelect}) => {
+const gapText = s => `+${s < 0.01 ? `${ms(s * 1000)} ms` : duration(s)}`;
+
+const Arrow = ({message, x, y, width, end: edge, lanes, store, question, since, isSelected, onOpen, onSelect}) => {
   const isClient = message.leg === "client";
   const peer = isClient ? 0 : 2 + lanes.indexOf(message.server);
   const [start, end] = message.way === "in" ? [x(peer), x(1)] : [x(1), x(peer)];
   const row = message.kind === "response" ? store.rowOf(message) : null;
   const isBad = message.kind === "unreadable" || (row && (row.outcome === "error" || row.outcome === "tool error"));
-  const name = isBad ? "bad" : message.kind === "notification" ? "notification" : "";
+  const name = isBad ? "bad" : message.kind === "request" ? "" : message.kind;
   const what = message.method || (message.kind === "response" && question?.method ? question.method : "") || message.kind;
   const target = message.kind === "request" && isClient && message.request ? (store.rowOf(message)?.target ?? "") : "";
   const label = plain(message.kind === "response" ? (isBad && row ? row.outcome : "result") : `${what}${target ? " " + target : ""}`);
@@ -165,6 +170,6 @@ const Arrow = ({message, x, y, width, lanes, store, question, since, isSelected,
       <line x1=${start} x2=${end - direction} y1="20" y2="20" marker-end=${`url(#tip${name})`} />
       <text class="label" x=${(start + end) / 2} y="14">${label.length > room ? label.slice(0, Math.max(3, room - 1)) + "…" : label}</text>
       ${message.id && message.kind !== "notification" ? html`<text class="id" x=${start + direction * 6} y="14" text-anchor=${direction > 0 ? "start" : "end"}>${room > 34 ? plain(message.id).slice(0, 8) : ""}</text>` : null}
-      <text class="offset" x=${width - 8} y="18">+${ms((message.at - since) * 1000)} ms</text>
+      <text class="offset" x=${edge - 8} y="18">${since === undefined ? "" : gapText(Math.max(0, message.at - since))}</text>
     </g>`;
 };

@@ -46,7 +46,7 @@ const Card = ({server, lines, canAct, working, said, onAct, onFilter}) => {
     ["Processes", server.kind === "pipe" ? `${grouped(server.processes ?? 0)}${server.pids?.length ? ` (${server.pids.join(", ")})` : ""}` : "remote"],
     ["Up for", server.uptime_s === null || server.uptime_s === undefined ? "–" : duration(server.uptime_s)],
     ["Starts", `${grouped(server.starts ?? 0)}${server.failures ? `, ${grouped(server.failures)} failed` : ""}`],
-    ["Cache", server.cache_hits || server.cache_misses ? `${grouped(server.cache_hits)} of ${grouped(server.cache_hits + server.cache_misses)}` : "–"],
+    ["Cache hits", server.cache_hits || server.cache_misses ? `${grouped(server.cache_hits)} of ${grouped(server.cache_hits + server.cache_misses)}` : "–"],
   ];
   return html`
     <article class="card">
@@ -80,9 +80,9 @@ const Lines = ({lines, isPipe}) => {
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [last]);
-  if (!lines?.length) return isPipe ? html`<p class="quiet">Its standard error has been silent while this page was open.</p>` : null;
+  if (!lines?.length) return isPipe ? html`<p class="quiet">No lines on its standard error so far.</p>` : null;
   return html`
     <div class="stderr" ref=${box} tabindex="0" role="log" aria-label="Last lines of its standard error">
-      ${lines.slice(-40).map(({text, level}) => html`<div class=${level}>${visible(text, "\t") || " "}</div>`)}
+      ${lines.slice(-40).map(({text, level}) => html`<div class=${level === "stderr" ? "" : level}>${visible(text, "\t") || " "}</div>`)}
     </div>`;
 };

@@ -1,7 +1,7 @@
 // The sessions of clients: those that are open, and the last that ended.
 
 import {html, useEffect} from "./preact.js";
-import {dateTime, duration, grouped} from "./format.js";
+import {clock, dateTime, duration, grouped} from "./format.js";
 import {Cell, Empty, State, useStore} from "./parts.js";
 import {visible} from "./text.js";
 
@@ -23,20 +23,20 @@ export const Sessions = ({source, onFilter, onSequence}) => {
     <div class="view scrolled" tabindex="0" aria-label="Sessions" role="region">
       <p class="summary">${grouped(open)} open, ${grouped(all.length - open)} ended</p>
       <table class="list">
-        <thead><tr><th>Session</th><th>Client</th><th>Server</th><th>State</th><th class="right">Requests</th><th class="right">Open</th><th>Principal</th><th>Revision</th><th>Transport</th><th>Began</th><th>Lasts</th><th><span class="unseen">Actions</span></th></tr></thead>
+        <thead><tr><th>Session</th><th>Client</th><th>Server</th><th>State</th><th class="right">Requests</th><th class="right">Open</th><th class="extra">Principal</th><th>Revision</th><th class="extra">Transport</th><th>Began</th><th>Lasts</th><th><span class="unseen">Actions</span></th></tr></thead>
         <tbody>
           ${all.slice(0, SHOWN_MAX).map(each => html`
             <tr key=${each.session}>
               <td><code>${visible(each.session)}</code></td>
               <td><${Cell} text=${each.client || "unnamed"} /></td>
               <td><${Cell} text=${each.server} /></td>
-              <td><${State} name=${each.state === "open" ? "open" : "over"} />${each.reason ? html` <span class="quiet">${visible(each.reason)}</span>` : null}</td>
+              <td><${State} name=${each.state === "open" ? "open" : "over"} />${each.reason ? html`<${Cell} name="quiet reason" text=${each.reason} />` : null}</td>
               <td class="number right">${grouped(each.requests ?? 0)}</td>
               <td class="number right">${each.open_requests ? grouped(each.open_requests) : html`<span class="quiet">0</span>`}</td>
-              <td>${visible(each.principal || "")}</td>
-              <td>${each.revision}</td>
-              <td>${each.transport}</td>
-              <td class="number">${dateTime(each.at)}</td>
+              <td class="extra">${visible(each.principal || "")}</td>
+              <td class="number">${each.revision}</td>
+              <td class="extra">${each.transport}</td>
+              <td class="number" title=${dateTime(each.at)}>${clock(each.at).slice(0, 8)}</td>
               <td class="number">${duration((each.ended_at ?? (each.state === "open" ? now : each.at)) - each.at)}</td>
               <td class="actions"><button onClick=${() => onFilter("session", each.session)}>Messages</button><button onClick=${() => onSequence({session: each.session})}>Sequence</button></td>
             </tr>`)}

@@ -11,6 +11,11 @@ const SESSIONS_MAX = 2000;
 export const PINS_MAX = 50;
 // Different texts that rows share. Reached: rows that follow hold texts of their own.
 const TEXTS_MAX = 20000;
+// Requests that belong to no request of a client and wait for their response, which is named after them. Reached: they
+// are forgotten, and their responses have no name.
+const ASKED_MAX = 1000;
+// Rows that are looked through for those of a session whose client was not known yet.
+const LATE_ROWS = 500;
 
 class Row {
   constructor(seq, type, at) {
@@ -71,6 +76,7 @@ export class Store {
     this._last = 0;
     this._byRequest = new Map();
     this._texts = new Map();
+    this._asked = new Map();
     this._changed = new Set(); // rows that have changed since a list last asked
     this._listeners = new Set();
     this._isDue = false;
@@ -100,6 +106,7 @@ export class Store {
 
   // Takes the events of one answer, oldest first. Those that came before are left out.
   add(events) {
+    const first = this._seq;
     for (const event of events) {
       if (event.n <= this._last) continue;
       this._last = event.n;
@@ -109,6 +116,7 @@ export class Store {
       else if (event.type === "stderr") this._addLines(event.server, event.text, "stderr");
       else if (event.type === "note") this._addLines(event.server, event.text, event.level);
     }
+    this._order(first);
     this.received += events.length;
     this._trim();
     this._touch();
@@ -131,6 +139,14 @@ export class Store {
     this._run = run;
     this._last = 0;
     this._byRequest.clear();
+    this._touch();
+  }
+
+  // Takes the lines that servers wrote before the page was opened.
+  setLines(linesOf) {
+    for (const [server, lines] of Object.entries(linesOf ?? {})) {
+      if (!this.stderr.has(server)) for (const line of lines) this._addLines(server, line, "stderr");
+    }
     this._touch();
   }
 
@@ -193,6 +209,15 @@ export class Store {
     return row;
   }
 
+  // A request has the number of its last change. Rows that came together stand in the order in which they began.
+  _order(first) {
+    const count = this._seq - first;
+    if (count < 2) return;
+    const made = this.rows.splice(this.rows.length - count, count).sort((a, b) => a.at - b.at);
+    made.forEach((row, i) => (row.seq = first + i));
+    for (const row of made) this.rows.push(row);
+  }
+
   _addRequest(event) {
     const share = this._share;
     let row = this._byRequest.get(event.request);
@@ -206,7 +231,7 @@ export class Store {
     }
     row.version++;
     row.session = share(event.session);
-    row.client = share(event.client ?? "");
+    row.client = share(event.client || row.client || this.sessions.get(event.session)?.client || "");
     row.principal = share(event.principal ?? "");
     row.server = share(event.server);
     row.transport = share(event.transport ?? "");
@@ -229,6 +254,10 @@ export class Store {
     const message = new Message(event, this._share, this._run);
     this.messages.push(message);
     if (message.request) return;
+    if (message.kind === "request") {
+      if (this._asked.size >= ASKED_MAX) this._asked.clear();
+      this._asked.set(`${message.leg} ${message.channel} ${message.id} ${message.way === "in"}`, message.method);
+    }
     const row = this._newRow("message", message.at);
     row.message = message;
     row.session = message.session;
@@ -236,12 +265,30 @@ export class Store {
     row.server = message.server;
     row.id = message.id;
     row.kind = message.kind;
-    row.method = message.method;
+    row.method = message.method || this._methodOf(message);
     row.response_bytes = message.bytes;
   }
 
+  // Returns the method of the request that a response answers, where the page has seen it.
+  _methodOf({leg, way, channel, kind, id}) {
+    if (kind !== "response") return "";
+    const key = `${leg} ${channel} ${id} ${way === "out"}`;
+    const found = this._asked.get(key) ?? "";
+    this._asked.delete(key);
+    return found;
+  }
+
   _addSession(event) {
-    this.sessions.set(event.session, {...this.sessions.get(event.session), ...event});
+    const known = this.sessions.get(event.session);
+    this.sessions.set(event.session, {...known, ...event});
+    if (event.client && !known?.client) {
+      for (const row of this.rows.slice(-LATE_ROWS)) {
+        if (row.session !== event.session || row.client) continue;
+        row.client = this._share(event.client);
+        row.version++;
+        this._changed.add(row);
+      }
+    }
     if (this.sessions.size <= SESSIONS_MAX) return;
     for (const [id, {state}] of this.sessions) {
       if (state === "open") continue;

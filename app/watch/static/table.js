@@ -6,6 +6,7 @@ import {Method, Outcome} from "./parts.js";
 import {plain, visible} from "./text.js";
 
 export const ROW_PX = 24;
+const HEAD_PX = 26; // the names of the columns, which cover the top
 const AROUND = 12; // rows that are drawn before and after those that are seen
 
 export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, label}) => {
@@ -27,7 +28,7 @@ export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, 
     const {current} = box;
     const removed = shown.removed - last.current.removed;
     last.current.removed = shown.removed;
-    if (isFollowed) current.scrollTop = list.length * ROW_PX;
+    if (isFollowed) current.scrollTop = current.scrollHeight;
     else if (removed > 0 && current.scrollTop > 0) current.scrollTop -= removed * ROW_PX;
   });
 
@@ -37,10 +38,11 @@ export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, 
     if (at < 0 || isFollowed) return;
     const top = at * ROW_PX;
     if (top < current.scrollTop) current.scrollTop = top;
-    else if (top + ROW_PX > current.scrollTop + current.clientHeight) current.scrollTop = top + ROW_PX - current.clientHeight;
+    else if (top + ROW_PX + HEAD_PX > current.scrollTop + current.clientHeight) current.scrollTop = top + ROW_PX + HEAD_PX - current.clientHeight;
   }, [selected, height]);
 
   const onScroll = () => {
+    if (!box.current) return; // the event may come late
     const {scrollTop, clientHeight, scrollHeight} = box.current;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - ROW_PX / 2;
     if (isAtEnd !== last.current.isFollowed && (isAtEnd || scrollTop < last.current.top - 1)) onFollow(isAtEnd);
@@ -59,13 +61,11 @@ export const Table = ({shown, selected, onSelect, onOpen, isFollowed, onFollow, 
   }
   const active = selected && shown.placeOf(selected) >= 0 ? `row-${selected.seq}` : undefined;
   return html`
-    <div class="grid" role="grid" aria-label=${label} aria-rowcount=${list.length + 1}>
+    <div class="rows" role="grid" aria-label=${label} aria-rowcount=${list.length + 1} ref=${box} tabindex="0" onScroll=${onScroll} aria-activedescendant=${active}>
       <div class="row head" role="row" aria-rowindex="1">
         ${COLUMNS.map(([name, text]) => html`<span role="columnheader" class=${"cell " + name}>${text}</span>`)}
       </div>
-      <div class="rows" role="rowgroup" ref=${box} tabindex="0" onScroll=${onScroll} aria-label="Rows" aria-activedescendant=${active}>
-        <div class="all-rows" role="presentation" style=${{height: `${list.length * ROW_PX}px`}}>${slots}</div>
-      </div>
+      <div class="all-rows" role="rowgroup" style=${{height: `${list.length * ROW_PX}px`}}>${slots}</div>
     </div>`;
 };
 
@@ -114,7 +114,7 @@ const cellsOfRequest = row => html`
   ${cell("target", visible(row.target), tip(row.target))}
   ${cell("result", html`<${Outcome} row=${row} />`)}
   ${cell("ms", html`<span class="ms-bar" style=${{"--share": share(row.ms)}}></span>${ms(row.ms)}`)}
-  ${cell("bytes", bytes(row.response_bytes), `${grouped(row.request_bytes ?? 0)} bytes asked, ${row.response_bytes === null ? "nothing" : grouped(row.response_bytes) + " bytes"} answered`)}`;
+  ${cell("bytes", row.response_bytes ? bytes(row.response_bytes) : "", `${grouped(row.request_bytes ?? 0)} bytes asked, ${row.response_bytes ? grouped(row.response_bytes) + " bytes" : "nothing"} answered`)}`;
 
 // A bar grows with the logarithm: 1 ms is nothing, 10 s is all.
 const share = value => (value === null || value <= 1 ? 0 : Math.min(1, Math.log10(value) / 4).toFixed(2));

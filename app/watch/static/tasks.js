@@ -29,21 +29,20 @@ export const Tasks = ({source, overview, onFilter}) => {
     <div class="view scrolled" tabindex="0" role="region" aria-label="Tasks">
       ${said ? html`<p class="note" role="alert">${visible(said)}</p>` : null}
       <table class="list">
-        <thead><tr><th>Status</th><th>Tool</th><th>Server</th><th>Message</th><th>Session</th><th>Principal</th><th>Created</th><th class="right">Age</th><th class="right">Expires in</th><th class="right">Outcome</th><th>id</th><th><span class="unseen">Actions</span></th></tr></thead>
+        <thead><tr><th>Status</th><th>Tool</th><th>Server</th><th>Message</th><th>Session</th><th class="extra">Principal</th><th class="right">Age</th><th class="right">Expires in</th><th class="right extra">Outcome</th><th class="extra">id</th><th><span class="unseen">Actions</span></th></tr></thead>
         <tbody>
           ${tasks.map(task => html`
             <tr key=${task.id}>
-              <td><${State} name=${task.status} /></td>
+              <td><${State} name=${task.status.replace("_", " ")} /></td>
               <td><${Cell} text=${task.tool} /></td>
               <td>${visible(task.server)}</td>
               <td><${Cell} name="wide" text=${task.message || ""} /></td>
               <td>${task.session ? html`<button class="link" onClick=${() => onFilter("session", task.session)}>${visible(task.session)}</button>` : html`<span class="quiet">none</span>`}</td>
-              <td>${visible(task.principal || "")}</td>
-              <td class="number">${dateTime(task.created_at_unix)}</td>
-              <td class="number right">${duration(task.age_s)}</td>
+              <td class="extra">${visible(task.principal || "")}</td>
+              <td class="number right" title=${`created ${dateTime(task.created_at_unix)}`}>${duration(task.age_s)}</td>
               <td class="number right">${duration(task.expires_in_s)}</td>
-              <td class="number right">${task.size_bytes ? bytes(task.size_bytes) : ""}</td>
-              <td><${Cell} name="id" text=${task.id} /></td>
+              <td class="number right extra">${task.size_bytes ? bytes(task.size_bytes) : ""}</td>
+              <td class="extra"><${Cell} name="id" text=${task.id} /></td>
               <td class="actions">${overview?.actions && !OVER.includes(task.status) ? html`<${Sure} label="Cancel" sure="Cancel it for good" onSure=${() => cancel(task.id)} />` : null}</td>
             </tr>`)}
         </tbody>

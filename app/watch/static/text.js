@@ -36,8 +36,7 @@ const split = (text, kept, onText, onHidden) => {
 
 // Returns children for an element: the text, with a mark in the place of each hidden character.
 export const visible = (text, kept = "") => {
-  HIDDEN.lastIndex = 0;
-  if (!HIDDEN.test(text)) return text;
+  if (text.search(HIDDEN) < 0) return text;
   const parts = [];
   split(text, kept, part => parts.push(part), name => parts.push(html`<span class="hidden-char">${name}</span>`));
   return parts;

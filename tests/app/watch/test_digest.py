@@ -84,9 +84,6 @@ def test_all_messages_of_a_request_are_found(down: str, up: str) -> None:
     ]
     sessions = [one for one in seen.all() if isinstance(one, SessionRecord)]
     assert [(one.state, one.requests, one.open_requests) for one in sessions] == [("open", 1, 0)]
-    bodies = [found for one in seen.all() if (found := seen.records.message(one.n)) is not None]
-    assert all(b"k3y" not in body.data for _, body in bodies)
-    assert [body.redacted for record, body in bodies if record.method == "tools/call"] == [("api_key",)] * 2
 
 
 def _frames(world: Driver, channel: int) -> list[dict]:  # type: ignore[type-arg]

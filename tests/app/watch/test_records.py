@@ -6,14 +6,14 @@ import pytest
 from isthmus.app.watch import digest as digest_module
 from isthmus.app.watch import records as records_module
 from isthmus.app.watch.digest import Digest
-from isthmus.app.watch.records import Body, MessageRecord, NoteRecord, Records
+from isthmus.app.watch.records import Kept, MessageRecord, NoteRecord, Records
 from isthmus.app.watch.redaction import Redactor
 from isthmus.app.watch.wire_log import Entry, Happened, Message, Noted
 from isthmus.core.base.telemetry import RequestStarted, SessionEnded, SessionStarted
 from isthmus.core.status import ChannelStatus
 
 
-def message(size_bytes: int = 10) -> tuple[MessageRecord, Body]:
+def message(size_bytes: int = 10) -> tuple[MessageRecord, Kept]:
     record = MessageRecord(
         leg="client",
         way="in",
@@ -25,7 +25,7 @@ def message(size_bytes: int = 10) -> tuple[MessageRecord, Body]:
         method="ping",
         bytes=size_bytes,
     )
-    return record, Body(b"x" * size_bytes, [], None, (), "")
+    return record, Kept(b"x" * size_bytes, None, b"")
 
 
 def digested(*entries: Entry) -> tuple[Records, Digest]:
