@@ -354,7 +354,8 @@ async def running(
 
             exported = await stack.enter_async_context(_in_thread(span_export(traces.endpoint, traces.headers)))
             spans = Spans(exported.put, traces.arguments)
-            event_listeners.append(Listener(Detail.NONE, spans.receive))  # what it needs, `Plan.tracing` asks for
+            # After the line above: of requests without a span it needs nothing, and `Plan.tracing` asks for the rest.
+            event_listeners.append(Listener(Detail.STEPS, spans.receive))
 
             def spans_dropped() -> Mapping[str, int]:
                 return exported.dropped | {"open": spans.lost, "rate": hub.engine.spans_refused}

@@ -238,5 +238,5 @@ AnyEvent = (
     | RequestEnded
 )
 """Every event."""
-STEPS: Final = frozenset({RequestStarted, RequestSent, QuestionAsked})
+STEPS: Final = frozenset({RequestStarted, RequestSent, TaskGiven, QuestionAsked})
 """The events that are of `Detail.STEPS`."""
