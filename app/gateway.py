@@ -233,7 +233,7 @@ async def running(
     Raises:
         ConfigError: the lock of `settings.pins` cannot be used.
         StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use, a
-            shared store cannot be used, or the trace cannot be written.
+            shared store cannot be used, the trace cannot be written, or a package for spans is not installed.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
@@ -347,6 +347,19 @@ async def running(
             measurements = Measurements(Counters(plan.servers, plan.profiles), store_times, Histogram(STEPS_S))
             event_listeners.append(Listener(Detail.ENDS, measurements.counters.receive))
         plan = msgspec.structs.replace(plan, telemetry=max(detail_of(event_listeners), watched))
+        spans_dropped: Callable[[], Mapping[str, int]] = dict
+        if (traces := settings.telemetry.traces) is not None:
+            from .telemetry.span_export import span_export  # late: few have spans
+            from .telemetry.spans import Spans
+
+            exported = await stack.enter_async_context(_in_thread(span_export(traces.endpoint, traces.headers)))
+            spans = Spans(exported.put, traces.arguments)
+            # After the line above: of requests without a span it needs nothing, and `Plan.tracing` asks for the rest.
+            event_listeners.append(Listener(Detail.STEPS, spans.receive))
+
+            def spans_dropped() -> Mapping[str, int]:
+                return exported.dropped | {"open": spans.lost, "rate": hub.engine.spans_refused}
+
         stderr: dict[str, list[str]] = {}
         watching: Watching | None = None
 
@@ -423,6 +436,7 @@ async def running(
                         traffic,
                         tool_counts=gateway.tool_counts,
                         measurements=measurements,
+                        spans_dropped=spans_dropped,
                         storage_root=root,
                         connect=connect,
                         replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),

@@ -59,6 +59,7 @@ from isthmus.app.config.settings import (
     ToolFilter,
     Upstream,
 )
+from isthmus.app.config.telemetry_settings import Traces
 from isthmus.app.config.tls_settings import Tls
 from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
@@ -98,6 +99,7 @@ SECTIONS: Final = (
     "uploads",
     "artifacts",
     "tasks",
+    "telemetry",
     "pins",
     "clean",
     "ui",
@@ -105,6 +107,7 @@ SECTIONS: Final = (
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
+    "telemetry.traces": Traces,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,

@@ -28,7 +28,7 @@ from ...transports.base.traffic import Counts, Forwarded
 from ..telemetry.measurements import Measurements
 from .file_metrics import of_files
 from .tasks import OVER, STATUSES
-from .telemetry_metrics import of_disk, of_measurements
+from .telemetry_metrics import of_disk, of_measurements, of_spans
 from .traffic_metrics import TrafficMetrics
 
 KINDS: Final = ("proxied", "local")
@@ -48,6 +48,7 @@ def exposition(
     replicas: int | None = None,
     measurements: Measurements | None = None,
     lost: Mapping[str, int] = MappingProxyType({}),
+    spans_dropped: Mapping[str, int] = MappingProxyType({}),
     disk: tuple[int, int] | None = None,
 ) -> bytes:
     """Returns the body of `GET /metrics`.
@@ -58,6 +59,7 @@ def exposition(
         replicas: the number of replicas, this one included; None: the stores are not shared.
         measurements: what was counted and measured besides; None: nothing.
         lost: the number of telemetry events that were lost, by reason.
+        spans_dropped: the number of spans that were dropped, by reason; empty: there are no spans.
         disk: the free bytes and all bytes of the file system of the storage; None: not known.
     """
     registry = CollectorRegistry(auto_describe=False)
@@ -74,6 +76,8 @@ def exposition(
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
     if measurements is not None:
         registry.register(_Given(list(of_measurements(measurements, lost))))
+    if spans_dropped:
+        registry.register(_Given([of_spans(spans_dropped)]))
     if disk is not None:
         registry.register(_Given(list(of_disk(*disk))))
     ProcessCollector(registry=registry)

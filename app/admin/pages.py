@@ -37,6 +37,7 @@ class ManagementPages:
         connect: answers the pages where callers log in at servers; None: no server has a login for each caller.
         replica: the tag of this replica, and the number of replicas it sees; None: its stores are not shared.
         measurements: what is counted and measured besides the traffic; None: nothing.
+        spans_dropped: returns the number of spans that were dropped, by reason.
         storage_root: the folder of the storage.
         is_stopping: returns whether the process was told to stop, and still serves.
     """
@@ -54,6 +55,7 @@ class ManagementPages:
         connect: Callable[[PageRoute], Awaitable[Refused | Serve]] | None,
         replica: Callable[[], tuple[str, int] | None],
         measurements: Measurements | None,
+        spans_dropped: Callable[[], Mapping[str, int]],
         storage_root: str,
         is_stopping: Callable[[], bool],
     ) -> None:
@@ -62,6 +64,7 @@ class ManagementPages:
         self._connect = connect
         self._replica = replica
         self._measurements = measurements
+        self._spans_dropped = spans_dropped
         self._storage_root = storage_root
         self._is_stopping = is_stopping
         self._servers = ServerPages(hub, own_sessions, limits, tuple(servers.values()), tool_counts=tool_counts)
@@ -143,6 +146,7 @@ class ManagementPages:
             replicas=None if replica is None else replica[1],
             measurements=self._measurements,
             lost={"log": later_dropped(), "defect": hub.events_lost},
+            spans_dropped=self._spans_dropped(),
             disk=None if disk is None else (disk.free, disk.total),
         )
         return page_answer(200, exposed, content_type=METRICS_TYPE)

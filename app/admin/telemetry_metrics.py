@@ -29,6 +29,14 @@ def of_measurements(measurements: Measurements, lost: Mapping[str, int]) -> Iter
     yield events
 
 
+def of_spans(dropped: Mapping[str, int]) -> Metric:
+    """Returns the metric of the spans that were dropped, by reason."""
+    spans = CounterMetricFamily("isthmus_spans_dropped", "Spans that no collector got.", labels=["reason"])
+    for reason, count in dropped.items():
+        spans.add_metric([reason], count)
+    return spans
+
+
 def of_disk(free_bytes: int, size_bytes: int) -> Iterator[Metric]:
     """Yields the metrics of the file system of the storage."""
     yield GaugeMetricFamily("isthmus_storage_free_bytes", "Bytes that are free where the storage is.", free_bytes)

@@ -16,6 +16,7 @@ from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .storage_checks import check_storage
+from .telemetry_checks import check_telemetry
 from .ui_checks import check_ui
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
@@ -61,6 +62,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         yield from _secrets("sessions.request_state_keys", settings.sessions.request_state_keys)
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
+    yield from check_telemetry(settings.telemetry, is_sound)
     yield from check_pins(settings, is_sound)
     if is_sound("servers") and not settings.servers:
         yield Problem("servers", "at least one server", "no server here or in mcpServers")

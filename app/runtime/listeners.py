@@ -28,6 +28,7 @@ from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules, to_trusted_proxies
 from ..config.addresses import host_of, is_for_this_machine
+from ..config.plan import to_tracing
 from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
@@ -218,6 +219,7 @@ def surface_of(
         aliases=aliases,
         names=names,
         trusted_proxies=to_trusted_proxies(core),
+        reads_traces=to_tracing(settings.telemetry) is not None,
     )
 
 

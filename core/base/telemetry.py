@@ -24,7 +24,7 @@ class Detail(enum.IntEnum):
 
     NONE = 0
     ENDS = 1  # sessions that start and end, requests that end, answers of servers, names of tools that they list
-    STEPS = 2  # also requests that start and are sent to servers, and questions of servers
+    STEPS = 2  # also requests that start and are sent to servers, tasks that clients get, and questions of servers
 
 
 class Outcome(enum.Enum):
@@ -35,6 +35,41 @@ class Outcome(enum.Enum):
     UNREAD = "unread"  # a result of a tool that is too large to be searched for isError
     ERROR = "error"
     CANCELLED = "cancelled"
+
+
+class Tracing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rules for trace contexts of clients, and for spans.
+
+    Attributes:
+        is_recorded: some requests have spans: their events are emitted, whatever `Plan.telemetry` says.
+        ratio: the share of these among the requests whose clients send no context.
+        spans_per_second_max: spans that are made in a second. At it: further requests have none.
+        bridges: the contexts of clients go on to servers, also from HTTP headers into `_meta` and from there into
+            headers.
+        passes_baggage: so does their baggage. Else no server gets it.
+    """
+
+    is_recorded: bool = False
+    ratio: float = 0.0
+    spans_per_second_max: int = 100
+    bridges: bool = True
+    passes_baggage: bool = True
+
+
+class SpanIds(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ids of a span, as hexadecimal digits in lower case.
+
+    Attributes:
+        parent_id: the span above it in the same trace; "" if there is none.
+        state: its `tracestate`.
+        links: (trace id, span id) of spans that belong to it, too.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str = ""
+    state: str = ""
+    links: tuple[tuple[str, str], ...] = ()
 
 
 RequestKey = tuple[int, int]
@@ -83,6 +118,7 @@ class RequestStarted(ClientEvent, frozen=True):
         method: the method, as the client sent it.
         target: the name of the tool or prompt, or the URI of the resource, as the client knows it; "" for others.
         params: the JSON of its params, as the client sent them; None if there are none.
+        span: the ids of its span; None if it has none.
     """
 
     request: RequestKey
@@ -90,6 +126,7 @@ class RequestStarted(ClientEvent, frozen=True):
     method: str
     target: str
     params: bytes | None = None
+    span: SpanIds | None = None
 
 
 class RequestSent(TelemetryEvent, frozen=True):
@@ -102,6 +139,7 @@ class RequestSent(TelemetryEvent, frozen=True):
         attempt: 1 for the first, 2 for the first retry.
         revision: the protocol revision of the server.
         is_pipe: the server is on a pipe. Else it is on HTTP.
+        span: the ids of the span of this attempt, under that of the request; None if it has none.
     """
 
     request: RequestKey
@@ -111,6 +149,7 @@ class RequestSent(TelemetryEvent, frozen=True):
     attempt: int
     revision: str
     is_pipe: bool
+    span: SpanIds | None = None
 
 
 class RequestAnswered(TelemetryEvent, frozen=True):
@@ -141,6 +180,12 @@ class ToolsListed(TelemetryEvent, frozen=True):
     names: tuple[str, ...]
 
 
+class TaskGiven(TelemetryEvent, frozen=True):
+    """A client got the handle of a task in response to a request. `RequestEnded` follows with the end of the task."""
+
+    request: RequestKey
+
+
 class QuestionAsked(TelemetryEvent, frozen=True):
     """A server asks a client: for roots, a completion of a model, or input of the user.
 
@@ -166,6 +211,8 @@ class RequestEnded(ClientEvent, frozen=True):
         duration_s: seconds from the request to its response.
         params_bytes: bytes of its params.
         result_bytes: bytes of its result; 0 if it has none.
+        links: (trace id, span id) of spans that were found to belong to it, too: that of the call whose task it is
+            about, or that under which its client came back with answers. Only if it has a span.
     """
 
     request: RequestKey
@@ -176,6 +223,7 @@ class RequestEnded(ClientEvent, frozen=True):
     params_bytes: int = 0
     result_bytes: int = 0
     code: int | None = None
+    links: tuple[tuple[str, str], ...] = ()
 
 
 AnyEvent = (
@@ -185,9 +233,10 @@ AnyEvent = (
     | RequestSent
     | RequestAnswered
     | ToolsListed
+    | TaskGiven
     | QuestionAsked
     | RequestEnded
 )
 """Every event."""
-STEPS: Final = frozenset({RequestStarted, RequestSent, QuestionAsked})
+STEPS: Final = frozenset({RequestStarted, RequestSent, TaskGiven, QuestionAsked})
 """The events that are of `Detail.STEPS`."""

@@ -22,6 +22,8 @@ from ..base.telemetry import (
     RequestStarted,
     SessionEnded,
     SessionStarted,
+    SpanIds,
+    TaskGiven,
     TelemetryEvent,
     ToolsListed,
 )
@@ -72,19 +74,21 @@ class Telemetry:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._tracer = context.tracer
+        self._has_ends = context.plan.telemetry >= Detail.ENDS
         self._order = context.order
         self._has_steps = context.plan.telemetry >= Detail.STEPS
 
     @classmethod
     def of(cls, context: Context) -> Telemetry | None:
-        """Returns the telemetry of an engine; None if its plan asks for none."""
-        return cls(context) if context.plan.telemetry else None
+        """Returns the telemetry of an engine; None if its plan asks for none, and has no tracing."""
+        return cls(context) if context.plan.telemetry or context.tracer is not None else None
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
     def begin_session(self, session: Session) -> None:
         """Emits the start of a session."""
-        if not session.is_own and session.leg is None:
+        if self._has_ends and not session.is_own and session.leg is None:
             revision, is_pipe = session.features.revision, session.pipe is not None
             self._emit(
                 SessionStarted(session.server, session.sid, client_of(session), revision, session.principal, is_pipe)
@@ -92,7 +96,7 @@ class Telemetry:
 
     def end_session(self, session: Session, reason: str) -> None:
         """Emits the end of a session."""
-        if not session.is_own and session.leg is None and not session.is_stateless:
+        if self._has_ends and not session.is_own and session.leg is None and not session.is_stateless:
             revision, is_pipe = session.features.revision, session.pipe is not None
             self._emit(
                 SessionEnded(
@@ -102,12 +106,23 @@ class Telemetry:
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def begin(self, session: Session, exchange: Exchange) -> None:
-        """Emits the start of a request."""
+    def begin(self, session: Session, exchange: Exchange, *, is_plain: bool = False) -> None:
+        """Begins the trace of a request, and emits its start.
+
+        Args:
+            is_plain: it is on the fast path, so it has no trace.
+        """
         if session.leg is not None or (session.is_own and (exchange.method != "tools/call" or session.sees_hidden)):
             return  # of its own, a driver makes calls for somebody over plain HTTP
-        exchange.receive_begun(self._context.now)
-        if self._has_steps:
+        now, tracer, trace = self._context.now, self._tracer, None
+        if tracer is not None:
+            if is_plain:
+                tracer.sampler.pass_over()
+            else:
+                role = self._context.role_of(exchange.key.channel)
+                trace = tracer.begin(exchange.said, () if role is None else role.trace_context, now)
+        exchange.receive_begun(now, trace)
+        if self._has_steps or exchange.is_recorded:
             self._emit(
                 RequestStarted(
                     session.server,
@@ -121,15 +136,25 @@ class Telemetry:
                     exchange.method[:NAME_MAX_CHARS],
                     _target_of(exchange),
                     exchange.said,
+                    None if trace is None else trace.ids,
                 )
             )
 
+    def begin_again(self, exchange: Exchange, params: bytes | None, channel: ChannelId) -> None:
+        """Handles a further request in which a client sends answers for a call that waits for them."""
+        if self._tracer is not None:
+            role = self._context.role_of(channel)
+            headers = () if role is None else role.trace_context
+            exchange.link_trace(self._tracer.read(params, headers))
+
     def receive_sent(self, link: Link, exchange: Exchange, number: int, post: ChannelId | None) -> None:
         """Handles a request that was written to a server."""
+        if not (self._has_ends or exchange.is_recorded):
+            return
         if exchange.begun_at is None and link.session_of(exchange).leg is None:
             return  # the driver asks for itself
         exchange.receive_sent_at(self._context.now)
-        if self._has_steps:
+        if self._has_steps or exchange.is_recorded:
             self._emit(
                 RequestSent(
                     exchange.key,
@@ -139,18 +164,21 @@ class Telemetry:
                     exchange.attempts,
                     link.upstream.revision or "",
                     link.is_pipe,
+                    _attempt_ids(exchange),
                 )
             )
 
     def receive_answer(self, server: str, exchange: Exchange, error: bytes | None = None) -> None:
         """Handles the answer of a server to a request. `error` is the JSON of its error."""
-        if exchange.sent_at is not None:
+        if exchange.sent_at is not None and (self._has_ends or exchange.is_recorded):
             code = None if error is None else envelope.error_code(error)
             duration_s = self._context.now - exchange.sent_at
             self._order(Emit(RequestAnswered(exchange.key, server, exchange.method[:NAME_MAX_CHARS], duration_s, code)))
 
     def receive_list(self, server: str, result: bytes) -> None:
         """Handles a page of the list of a server's tools. Nothing is emitted of one that cannot be read."""
+        if not self._has_ends:
+            return
         try:
             tools = msgspec.json.decode(result, type=_ToolList).tools
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -166,6 +194,11 @@ class Telemetry:
             request = None if related is None else related.key
             sid = session.files_sid
             self._emit(QuestionAsked(request, session.server, sid, method[:NAME_MAX_CHARS]))
+
+    def receive_task(self, exchange: Exchange) -> None:
+        """Handles that a client got the handle of a task in response to a request."""
+        if exchange.begun_at is not None and (self._has_steps or exchange.is_recorded):
+            self._emit(TaskGiven(exchange.key))
 
     def end(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         """Emits the end of a request. `message` is the response; None if there is none."""
@@ -193,7 +226,7 @@ class Telemetry:
     def _end(
         self, session: Session, exchange: Exchange, outcome: Outcome, result_bytes: int = 0, code: int | None = None
     ) -> None:
-        if exchange.begun_at is None:
+        if exchange.begun_at is None or not (self._has_ends or exchange.is_recorded):
             return
         ended = RequestEnded(
             session.server,
@@ -210,11 +243,19 @@ class Telemetry:
             0 if exchange.said is None else len(exchange.said),
             result_bytes,
             code,
+            exchange.trace_links if exchange.is_recorded else (),
         )
         self._order(Emit(ended))
 
     def _emit(self, event: TelemetryEvent) -> None:
         self._order(Emit(event))  # type: ignore[arg-type]  # each is one of `AnyEvent`
+
+
+def _attempt_ids(exchange: Exchange) -> SpanIds | None:
+    attempt, trace = exchange.attempt, exchange.trace
+    if attempt is None or trace is None or trace.span is None:
+        return None
+    return SpanIds(attempt.trace_id, attempt.span_id, trace.span.span_id, attempt.state)
 
 
 def client_of(session: Session) -> str:

@@ -66,6 +66,7 @@ class Surface(msgspec.Struct, frozen=True):
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
         required: for each server, the headers that every request for it must have.
+        reads_traces: openings have the trace context of their requests.
         areas: those of `AREAS` that are served: `mcp` (Streamable HTTP), `sse` and `messages` (HTTP+SSE), `ws`,
             `upload`, `artifacts`, `pages`, and `ui` (the live page). Paths in others do not exist.
 
@@ -99,6 +100,7 @@ class Surface(msgspec.Struct, frozen=True):
     """The names of settings in refusals."""
     trusted_proxies: TrustedProxies = TrustedProxies()
     """The proxies in front that say which address a request came from."""
+    reads_traces: bool = False
 
     def __post_init__(self) -> None:
         for name in ("servers", "hosts", "origins", "areas"):

@@ -61,7 +61,7 @@ from .admin_routes import (
 from .callers import Caller, by_link, metadata_at, of_caller, recognise
 from .endpoint_paths import second_path, usual_path
 from .error_responses import not_found, page_error, refusal, refusal_at
-from .header_forwarding import check_required, passed_headers
+from .header_forwarding import check_required, passed_headers, trace_context_of
 from .mcp_headers import read_mirrored
 from .origin import check_host, check_origin, is_expected
 from .reply import HttpReply
@@ -326,6 +326,9 @@ def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
     opening = route.opening
     check_required(headers, surface.required.get(opening.server, ()))
     passed = passed_headers(headers, surface.passes.get(opening.server, ()))
+    if surface.reads_traces and isinstance(opening, PostOpening | MessageOpening):
+        opening = msgspec.structs.replace(opening, trace_context=trace_context_of(headers))
+        route = msgspec.structs.replace(route, opening=opening)
     if not passed:
         return route
     return msgspec.structs.replace(route, opening=msgspec.structs.replace(opening, headers=passed))
