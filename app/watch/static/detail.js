@@ -34,7 +34,7 @@ export const Detail = ({source, row, isWide, onWide, onClose, onSequence, isAlon
       ${row.attempts?.length > 1
         ? html`<div class="attempts" role="group" aria-label="Attempts">
             ${row.attempts.map((each, i) => html`
-              <button aria-pressed=${(attempt ?? row.attempts.length - 1) === i} onClick=${() => setAttempt(i)}>Attempt ${i + 1}: ${visible(each.server)}</button>`)}
+              <button aria-pressed=${(attempt ?? row.attempts.length - 1) === i} onClick=${() => setAttempt(i)}>${row.servers.includes(", ") ? html`To ${visible(each.server)}` : `Attempt ${i + 1}`}</button>`)}
           </div>`
         : null}
       <div class="tabs-line">
@@ -60,6 +60,7 @@ const legsOf = (row, messages, attempt) => {
     each.leg === leg && each.way === way && each.kind === kind && (leg === "client" || !chosen || each.channel === chosen.channel);
   const find = test => messages.find(test) ?? null;
   return {
+    server: chosen?.server ?? row.server,
     asked: find(is("client", "in", "request")),
     sent: find(is("server", "out", "request")),
     answered: find(is("server", "in", "response")),
@@ -131,7 +132,7 @@ const useSide = (source, message, label) => {
 // A request and its response, each as received beside as sent. Where both were passed on as they came, each is shown
 // once, and they stand beside each other.
 const Exchange = ({source, row, legs, tab, only}) => {
-  const [client, server] = [row.client || "the client", row.servers || row.server];
+  const [client, server] = [row.client || "the client", legs.server];
   const asked = useSide(source, legs.asked, `Received from ${client}`);
   const sent = useSide(source, legs.sent, `Sent to ${server}`);
   const answered = useSide(source, legs.answered, `Received from ${server}`);

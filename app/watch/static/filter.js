@@ -117,7 +117,11 @@ const namedTest = ({key, value, isQuoted}) => {
 };
 
 const fieldsTest = (fields, pattern) => row =>
-  fields.some(field => row[field] !== undefined && row[field] !== null && pattern.test(String(row[field])));
+  fields.some(field => {
+    const value = row[field];
+    if (value === undefined || value === null) return false;
+    return field === "servers" ? value.split(", ").some(each => pattern.test(each)) : pattern.test(String(value));
+  });
 
 const kinds = {
   text: (key, value, {fields}) => fieldsTest(fields, patternOf(value, "$")),

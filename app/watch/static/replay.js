@@ -28,7 +28,7 @@ export const Replay = ({source, overview, state, onTrace, onLive}) => {
   const [failure, fail] = useState("");
   const send = async () => {
     const {row, message} = state.asked;
-    const server = state.server || row.servers || row.server;
+    const server = state.server || serverOf(row);
     setBusy(true);
     fail("");
     try {
@@ -58,7 +58,7 @@ export const Replay = ({source, overview, state, onTrace, onLive}) => {
             <p><${Method} name=${state.asked.row.method} /> <b>${visible(state.asked.row.target)}</b> of ${visible(state.asked.row.client || "a client")}, ${clock(state.asked.row.at)}</p>
             <p class="quiet">It runs in a session of its own. All that the request does happens once more.</p>
             <div class="buttons">
-              <label>To <select value=${state.server || state.asked.row.servers || state.asked.row.server} onChange=${event => change({server: event.target.value})}>
+              <label>To <select value=${state.server || serverOf(state.asked.row)} onChange=${event => change({server: event.target.value})}>
                 ${(overview.servers ?? []).map(id => html`<option value=${id}>${id}</option>`)}
               </select></label>
               <button class="primary" disabled=${isBusy} onClick=${send}>${isBusy ? "Sending …" : "Send"}</button>
@@ -75,6 +75,8 @@ export const Replay = ({source, overview, state, onTrace, onLive}) => {
         </section>` : null}
     </div>`;
 };
+
+const serverOf = row => row.attempts?.at(-1).server ?? row.server;
 
 const sideOf = value => (value ? {value, text: value.raw, isCut: false, error: ""} : null);
 

@@ -30,7 +30,7 @@ export const Sessions = ({source, onFilter, onSequence}) => {
               <td><code>${visible(each.session)}</code></td>
               <td><${Cell} text=${each.client || "unnamed"} /></td>
               <td><${Cell} text=${each.server} /></td>
-              <td><${State} name=${each.state === "open" ? "open" : "over"} />${each.reason ? html`<${Cell} name="quiet reason" text=${each.reason} />` : null}</td>
+              <td><${State} name=${each.state === "open" ? "open" : "over"} />${each.reason ? html`<${Cell} name="quiet reason extra" text=${each.reason} />` : null}</td>
               <td class="number right">${grouped(each.requests ?? 0)}</td>
               <td class="number right">${each.open_requests ? grouped(each.open_requests) : html`<span class="quiet">0</span>`}</td>
               <td class="extra">${visible(each.principal || "")}</td>

@@ -247,7 +247,7 @@ export class Store {
     row.response_bytes = event.response_bytes ?? null;
     row.questions = event.questions ?? 0;
     row.attempts = event.attempts?.length ? event.attempts : null;
-    row.servers = share(row.attempts?.at(-1).server ?? "");
+    row.servers = share([...new Set((row.attempts ?? []).map(each => each.server))].join(", "));
   }
 
   _addMessage(event) {

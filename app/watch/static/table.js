@@ -13,9 +13,16 @@ export const Table = ({shown, selected, onOpen, isFollowed, onFollow, label}) =>
   const box = useRef(null);
   const [first, setFirst] = useState(0);
   const [height, setHeight] = useState(600);
-  const last = useRef({top: 0, removed: 0, isFollowed});
+  const last = useRef({top: 0, removed: 0, isOurs: false, isFollowed});
   last.current.isFollowed = isFollowed;
   const {list} = shown;
+
+  // Where the page scrolls by itself, a person has said nothing about following.
+  const scrollTo = top => {
+    const before = box.current.scrollTop;
+    box.current.scrollTop = top;
+    if (box.current.scrollTop !== before) last.current.isOurs = true;
+  };
 
   useLayoutEffect(() => {
     const observer = new ResizeObserver(() => box.current && setHeight(box.current.clientHeight));
@@ -28,8 +35,8 @@ export const Table = ({shown, selected, onOpen, isFollowed, onFollow, label}) =>
     const {current} = box;
     const removed = shown.removed - last.current.removed;
     last.current.removed = shown.removed;
-    if (isFollowed) current.scrollTop = current.scrollHeight;
-    else if (removed > 0 && current.scrollTop > 0) current.scrollTop -= removed * ROW_PX;
+    if (isFollowed) scrollTo(current.scrollHeight);
+    else if (removed > 0 && current.scrollTop > 0) scrollTo(current.scrollTop - removed * ROW_PX);
   });
 
   useEffect(() => {
@@ -37,16 +44,18 @@ export const Table = ({shown, selected, onOpen, isFollowed, onFollow, label}) =>
     const at = selected ? shown.placeOf(selected) : -1;
     if (at < 0 || isFollowed) return;
     const top = at * ROW_PX;
-    if (top < current.scrollTop) current.scrollTop = top;
-    else if (top + ROW_PX + HEAD_PX > current.scrollTop + current.clientHeight) current.scrollTop = top + ROW_PX + HEAD_PX - current.clientHeight;
+    if (top < current.scrollTop) scrollTo(top);
+    else if (top + ROW_PX + HEAD_PX > current.scrollTop + current.clientHeight) scrollTo(top + ROW_PX + HEAD_PX - current.clientHeight);
   }, [selected, height]);
 
   const onScroll = () => {
     if (!box.current) return; // the event may come late
     const {scrollTop, clientHeight, scrollHeight} = box.current;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - ROW_PX / 2;
-    if (isAtEnd !== last.current.isFollowed && (isAtEnd || scrollTop < last.current.top - 1)) onFollow(isAtEnd);
-    last.current.top = scrollTop;
+    const {isOurs, top} = last.current;
+    const isMoved = isAtEnd ? scrollTop > top + 1 : scrollTop < top - 1;
+    if (!isOurs && isAtEnd !== last.current.isFollowed && isMoved) onFollow(isAtEnd);
+    Object.assign(last.current, {top: scrollTop, isOurs: false});
     setFirst(Math.max(0, Math.floor(scrollTop / ROW_PX) - AROUND));
   };
 

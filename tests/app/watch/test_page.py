@@ -327,6 +327,11 @@ def test_rows_are_bounded_however_many_come(gateway: StandIn, open_page: Open) -
     expect(rows(page).last).to_be_visible()
     expect(page.locator(".count-of")).to_have_text("50\u202f000 of 50\u202f000", timeout=20_000)
     assert rows(page).count() < 100
+    follow = page.get_by_role("button", name="Follow")
+    page.mouse.move(600, 400)
+    for distance, is_followed in ((-3000, "false"), (9000, "true")):
+        page.mouse.wheel(0, distance)
+        expect(follow).to_have_attribute("aria-pressed", is_followed)
     page.keyboard.press("g")
     expect(selected(page)).to_contain_text("t500")
     page.keyboard.press("G")
