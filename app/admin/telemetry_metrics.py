@@ -65,7 +65,8 @@ def _of_counters(counters: Counters) -> Iterator[Metric]:
         "isthmus_tool_calls", "Tool calls that have ended.", labels=["server", "tool", "outcome"]
     )
     for (server, tool), outcomes in counters.tools.items():
-        for outcome, count in outcomes.items():
+        # Of thousands that servers list, few are called, and each sample costs time here and room in Prometheus.
+        for outcome, count in outcomes.items() if any(outcomes.values()) else ():
             tools.add_metric([server, tool, _OUTCOMES[outcome]], count)
     yield tools
     sessions = CounterMetricFamily("isthmus_sessions_started", "Sessions that have started.", labels=["server"])

@@ -1194,7 +1194,7 @@ async def test_failures_without_an_answer_are_logged(tmp_path: Path, caplog: pyt
 
 
 async def test_each_order_is_noted_with_its_time_and_whether_it_failed(tmp_path: Path) -> None:
-    """What is missing, or is in another version, is no failure of the storage."""
+    """A record or blob that is missing, or in another version, is no failure of the storage."""
     times = StoreTimes()
     work = Workspaces(
         str(tmp_path / "root"),

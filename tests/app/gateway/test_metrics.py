@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -164,9 +164,14 @@ def names_in(expressions: list[str]) -> set[str]:
     return {name for text in expressions for name in re.findall(r"\b(?:isthmus|process)_[a-z_]+", text)}
 
 
-async def test_the_examples_name_metrics_that_there_are() -> None:
+def read_dashboard() -> tuple[dict[str, Any], list[str]]:
+    """Returns the dashboard, and the expressions in its panels."""
     dashboard = json.loads((EXAMPLES / "grafana/dashboard.json").read_text(encoding="utf-8"))
-    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return dashboard, [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+async def test_the_examples_name_metrics_that_there_are() -> None:
+    dashboard, shown = read_dashboard()
     asked = [one["query"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
     alerts = yaml.safe_load((EXAMPLES / "prometheus/alerts.yaml").read_text(encoding="utf-8"))
     rules = [rule for group in alerts["groups"] for rule in group["rules"]]
@@ -205,6 +210,15 @@ def run_promtool(*options: str, given: str = "") -> str:
 def test_the_alerts_are_rules_and_fire_when_they_should() -> None:
     run_promtool("check", "rules", "alerts.yaml")
     run_promtool("test", "rules", "alerts_test.yaml")
+
+
+@promtool
+def test_prometheus_can_read_what_the_dashboard_asks(tmp_path: Path) -> None:
+    _, shown = read_dashboard()
+    asked = [text.replace("$__rate_interval", "5m") for text in shown]
+    rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(asked)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    run_promtool("check", "rules", str(tmp_path / "rules.yaml"))
 
 
 @promtool

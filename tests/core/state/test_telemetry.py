@@ -82,13 +82,15 @@ def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
         assert len(told(world)) == 2 * len(expected)  # answered, and ended
 
 
-def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = driver(telemetry=Detail.ENDS)
+def test_names_are_cut() -> None:
+    world = driver(telemetry=Detail.STEPS)
     client = connect(world, "http", "http")
-    client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
+    client.request(id := f'"{"7" * 99}"', "tools/call", f'{{"name":"{"n" * 99}"}}')
     world.answer(world.take_sent("tools/call"))
     (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
     assert last.target == "n" * NAME_MAX_CHARS
+    (first,) = (one for one in told(world) if isinstance(one, RequestStarted) and one.target)
+    assert (first.target, first.id_raw) == (last.target, id.encode()[: telemetry.ID_MAX_BYTES])
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])

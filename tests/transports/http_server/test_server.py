@@ -547,8 +547,8 @@ async def test_a_client_that_takes_nothing_is_disconnected() -> None:
         assert not w.port.sent_bytes
 
 
-async def test_each_response_is_counted_by_its_area_and_status() -> None:
-    """Whatever a path holds, and whether the connection repeats a head or not, there are a few areas only."""
+    """A path of any kind is in one of a few areas. A head that is repeated on the connection counts again."""
+    """There are a few areas, whatever a path holds. A head that is repeated on the connection counts again."""
     surface = msgspec.structs.replace(SURFACE, aliases={"/old": "/mcp/files"})
     async with world(surface=surface) as w:
         w.port.on_message = echo
