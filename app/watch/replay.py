@@ -101,6 +101,4 @@ def _why_not(record: MessageRecord, body: bytes) -> str:
         return "only its beginning is kept"
     if REDACTED.encode() in body:
         return "values in it were redacted"
-    if b"upload://" in body:
-        return "it names an upload, which its call has used up; upload the file again and call the tool with it"
     return ""

@@ -6,10 +6,10 @@ import pytest
 from isthmus.app.watch import digest as digest_module
 from isthmus.app.watch import records as records_module
 from isthmus.app.watch.digest import Digest
-from isthmus.app.watch.records import Kept, MessageRecord, NoteRecord, Records
+from isthmus.app.watch.records import Kept, MessageRecord, NoteRecord, Records, RequestRecord
 from isthmus.app.watch.redaction import Redactor
 from isthmus.app.watch.wire_log import Entry, Happened, Message, Noted
-from isthmus.core.base.telemetry import RequestStarted, SessionEnded, SessionStarted
+from isthmus.core.base.telemetry import Outcome, RequestEnded, RequestStarted, SessionEnded, SessionStarted
 from isthmus.core.status import ChannelStatus
 
 
@@ -86,6 +86,14 @@ def test_tables_and_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     found = next(records.after(0, 9))
     assert isinstance(found, MessageRecord)
     assert (len(found.id), len(found.method)) == (digest_module.ID_MAX_CHARS, 80)
+
+
+def test_a_request_whose_beginning_is_forgotten_is_shown_with_its_end() -> None:
+    """An answer may come hours later, as that of a task does."""
+    ended = RequestEnded(*who("s"), (7, 0), "tools/call", "dig", Outcome.RESULT, 7200.0, 10, 20)
+    records, _ = digested(Happened(9, 10_000.0, ended))
+    (found,) = (record for record in records.after(0, 9) if isinstance(record, RequestRecord))
+    assert (found.at, found.ms, found.state, found.target) == (2800.0, 7_200_000.0, "over", "dig")
 
 
 def test_a_message_of_any_bytes_is_shown() -> None:
