@@ -81,6 +81,7 @@ class RequestStarted(ClientEvent, frozen=True):
         method: the method, as the client sent it.
         target: the name of the tool or prompt, or the URI of the resource, as the client knows it; "" for others.
         params: the JSON of its params, as the client sent them; None if there are none.
+        address: the address that the client's channel came from, as its opening has it.
     """
 
     request: RequestKey
@@ -88,6 +89,7 @@ class RequestStarted(ClientEvent, frozen=True):
     method: str
     target: str
     params: bytes | None = None
+    address: str = ""
 
 
 class RequestSent(TelemetryEvent, frozen=True):

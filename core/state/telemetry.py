@@ -96,6 +96,7 @@ class Telemetry:
                     exchange.method[:NAME_MAX_CHARS],
                     _target_of(exchange),
                     exchange.said,
+                    self._context.address_of(exchange.key.channel),
                 )
             )
 
