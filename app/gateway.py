@@ -21,7 +21,7 @@ from ..core.access.issuers import Issuers
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
-from ..core.base.telemetry import Detail
+from ..core.base.telemetry import Detail, TelemetryEvent
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
 from ..core.status import Command
@@ -301,6 +301,17 @@ async def running(
             )
             membership = await stack.enter_async_context(joining)
         warn_of_unchecked(settings.servers, names)
+        audit = None
+        if settings.telemetry.audit is not None:
+            from .telemetry.audit import opened_audit  # late: few have one
+
+            tags = "" if membership is None else membership.name.tag, "" if worker is None else worker.tag
+            audit = await stack.enter_async_context(opened_audit(settings.telemetry.audit, *tags))
+        events: list[tuple[Detail, Callable[[TelemetryEvent], None]]] = []
+        if request_log.is_wanted():
+            events.append((Detail.ENDS, request_log.write))
+        if audit is not None:
+            events.append((Detail.STEPS, audit.receive))
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
             settings,
@@ -313,7 +324,8 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            telemetry=Detail.ENDS if request_log.is_wanted() else Detail.NONE,
+            telemetry=max((detail for detail, _ in events), default=Detail.NONE),
+            decides=audit is not None and audit.refuses,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )
@@ -334,6 +346,8 @@ async def running(
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
             wall_time=stores.wall_time,
+            listeners=[listener for _, listener in events],
+            decide=None if audit is None else audit.decide,
         )
         forwarder = await stack.enter_async_context(forwarder_for(settings, plan.link_key, limits, names, hub.drive))
         hops: HopReceiver | None = None
@@ -385,6 +399,7 @@ async def running(
                         connect=connect,
                         replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),
                         is_stopping=lambda: gateway.is_stopping,
+                        audit_failures=lambda: None if audit is None else audit.failures,
                     ).answer
                     gateway.own_sessions = own_sessions
                     if worker is not None:
@@ -393,6 +408,8 @@ async def running(
                         for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
                             hub.order(id, Command.STOP)
                         pages = pages_of_all(pages, shared_pages)
+                    if audit is not None:
+                        pages = audit.pages(pages)
                     http = HttpServer(
                         surface,
                         hub,

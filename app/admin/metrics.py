@@ -43,6 +43,7 @@ def exposition(
     ends: Iterable[FileEnds] = (),
     traffic: Counts | None = None,
     replicas: int | None = None,
+    audit_failures: int | None = None,
 ) -> bytes:
     """Returns the body of `GET /metrics`.
 
@@ -50,6 +51,7 @@ def exposition(
         now_unix: wall time in seconds; ages of tasks are relative to it.
         traffic: file transfers, and requests passed on to other replicas, that the listener has counted.
         replicas: the number of replicas, this one included; None: the stores are not shared.
+        audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
     registry = CollectorRegistry(auto_describe=False)
     if replicas is not None:
@@ -60,6 +62,9 @@ def exposition(
         for outcome in Forwarded:
             forwards.add_metric([outcome.value], traffic.forwards[outcome] if traffic is not None else 0)
         registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas), forwards]))
+    if audit_failures is not None:
+        lost = "Records of the audit log that could not be written."
+        registry.register(_Given([CounterMetricFamily("isthmus_audit_failures", lost, audit_failures)]))
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))

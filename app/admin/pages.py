@@ -34,6 +34,7 @@ class ManagementPages:
         connect: answers the pages where callers log in at servers; None: no server has a login for each caller.
         replica: the tag of this replica, and the number of replicas it sees; None: its stores are not shared.
         is_stopping: returns whether the process was told to stop, and still serves.
+        audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class ManagementPages:
         connect: Callable[[PageRoute], Awaitable[Refused | Serve]] | None,
         replica: Callable[[], tuple[str, int] | None],
         is_stopping: Callable[[], bool],
+        audit_failures: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._hub = hub
         self._traffic = traffic
         self._connect = connect
         self._replica = replica
         self._is_stopping = is_stopping
+        self._audit_failures = audit_failures
         self._servers = ServerPages(hub, own_sessions, limits, tuple(servers.values()), tool_counts=tool_counts)
         self._tools = ToolPages(own_sessions, servers, limits, counts=tool_counts)
         self._tasks, self._files = TaskPages(hub, list(servers)), FilePages(hub, list(servers))
@@ -126,6 +129,7 @@ class ManagementPages:
             files=hub.files(),
             ends=hub.engine.file_ends(),
             replicas=None if replica is None else replica[1],
+            audit_failures=self._audit_failures(),
         )
         return page_answer(200, exposed, content_type=METRICS_TYPE)
 

@@ -57,6 +57,7 @@ def to_plan(
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
     telemetry: Detail = Detail.NONE,
+    decides: bool = False,
     shares_storage: bool = False,
     replica: ReplicaName | None = None,
 ) -> Plan:
@@ -73,6 +74,7 @@ def to_plan(
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
         telemetry: the events of requests and sessions that are emitted.
+        decides: the driver decides about each request.
         shares_storage: other processes use the stores, too.
         replica: the name of this process among them.
     """
@@ -88,6 +90,7 @@ def to_plan(
                 Cleaning(settings.clean.mode),
                 (pins or {}).get(server.id),
                 has_many_clients=has_many_clients,
+                decides=decides,
             )
             for server in settings.servers
             if server.inspect
@@ -221,6 +224,7 @@ def _server_plan(
     pins: PinRules | None,
     *,
     has_many_clients: bool,
+    decides: bool,
 ) -> ServerPlan:
     may_keep_ready = has_many_clients and server.share == "none" and _kind(server.upstream) is Kind.PIPE
     spares = int(may_keep_ready) if server.warm == "auto" else server.warm
@@ -262,6 +266,7 @@ def _server_plan(
         answers_early=answers_early(server),
         shown=_shown(server.tools),
         stage=server.stage or _stage(server),
+        decides=decides,
     )
 
 

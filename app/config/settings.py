@@ -19,6 +19,7 @@ from .file_settings import Adapter, Files, SharedFolder
 from .governance_settings import Clean, Descriptions, Pins, RateLimit, ToolOverride
 from .login_settings import Login
 from .profile_settings import Profile
+from .telemetry_settings import Telemetry
 from .tls_settings import Tls
 from .value_types import Count, Delay, Id, Port, Seconds, Size, Texts, about
 
@@ -619,6 +620,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()
     tasks: Tasks = Tasks()
+    telemetry: Telemetry = Telemetry()
     pins: Pins = Pins()
     clean: Clean = Clean()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()

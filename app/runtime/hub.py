@@ -7,6 +7,7 @@ are queued behind those that wait, so that all effects are carried out in the or
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import deque
@@ -18,10 +19,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.base.budget import Budget
+from ...core.base.decisions import Decide, Decision
 from ...core.base.effects import Close, Dial, Effect, Emit, Forward, Note, Pass, Pause, Resume, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
-from ...core.base.ids import ChannelId
+from ...core.base.ids import ChannelId, Ticket
 from ...core.base.limits import Limits
 from ...core.base.plan import Plan
 from ...core.base.storage import (
@@ -37,6 +39,7 @@ from ...core.base.storage import (
     StorageOrder,
     Sweep,
 )
+from ...core.base.telemetry import TelemetryEvent
 from ...core.bulk import BulkEngine
 from ...core.state.records import FileStatus, TaskStatus
 from ...core.status import Command
@@ -49,7 +52,6 @@ from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
 from ..disk.workspaces import Workspaces
-from . import request_log
 from .upstreams import UpstreamAddress, Upstreams
 
 STORAGE_GRACE_S: Final = 10.0
@@ -71,6 +73,9 @@ class Hub:
         drive: the way in which all transports move their bytes.
         tokens: the tokens for servers that want them, by id and principal.
         wall_time: returns the wall time, in seconds since 1970. Read once.
+        listeners: functions that get each telemetry event.
+        decide: decides about a request by calling the function that it gets, at once or later. For plans with servers
+            that have `decides`.
     """
 
     def __init__(
@@ -85,8 +90,12 @@ class Hub:
         drive: Drive = DRIVE,
         tokens: Mapping[str, TokensOf] = MappingProxyType({}),
         wall_time: Callable[[], float] = time.time,
+        listeners: Sequence[Callable[[TelemetryEvent], None]] = (),
+        decide: Callable[[Decide, Callable[[Decision], None]], None] | None = None,
     ) -> None:
         self._wall_time = wall_time
+        self._listeners = tuple(listeners)
+        self._decide = decide
         self.drive = drive
         self._tokens = tokens
         self._make_engine = make_engine
@@ -364,7 +373,11 @@ class Hub:
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
             case Emit():
-                request_log.write(effect.event)
+                for listen in self._listeners:
+                    listen(effect.event)
+            case Decide():
+                assert self._decide is not None
+                self._decide(effect, functools.partial(self._receive_decision, effect.ticket))
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log
@@ -375,6 +388,9 @@ class Hub:
                 assert isinstance(effect, StorageOrder), effect
                 self._storing += 1
                 self._tasks.start_soon(self._store, effect)
+
+    def _receive_decision(self, ticket: Ticket, decision: Decision) -> None:
+        self._apply(self._engine.receive_answer(ticket, decision, self._now()))
 
     def _carry_out_file_order(self, effect: Receive | Append | Cease | Serve) -> None:
         outlet = self._outlets.get(effect.channel)

@@ -1,0 +1,1 @@
+"""What other programs learn of requests."""
