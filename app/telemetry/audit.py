@@ -259,7 +259,7 @@ class Audit:
             request_bytes=0 if order.params is None else len(order.params),
         )
         if found is not None:
-            found.id, said.arguments = record.id, None
+            found.id = record.id
         waiting = _Waiting(order, record.id, answer)
         if self._put(record):
             self._waiting.append(waiting)
@@ -278,7 +278,18 @@ class Audit:
         denied = getattr(record, DENIED, None)
         if denied is None:
             text, level = record.getMessage()[:TEXT_MAX_CHARS], record.levelname.lower()
-            self._put(NoteRecord(time=at, event="note", id=id, replica=replica, worker=worker, level=level, text=text))
+            self._put(
+                NoteRecord(
+                    time=at,
+                    event="note",
+                    id=id,
+                    replica=replica,
+                    worker=worker,
+                    principal="",
+                    level=level,
+                    text=text,
+                )
+            )
             return
         method, path, address, reason = (each[:TEXT_MAX_CHARS] for each in denied)
         self._put(
@@ -288,6 +299,7 @@ class Audit:
                 id=id,
                 replica=replica,
                 worker=worker,
+                principal="",
                 address=address,
                 http_method=method,
                 path=path,
@@ -378,11 +390,16 @@ class Audit:
             self._is_failing = False
             _log.warning("the audit log %s is written again; %d records are lost", self._target.name, self.failures)
         for order, id, answer in waiting:
+            found = self._open.get(order.request)
             if why:
+                if found is not None:
+                    found.id = ""
                 answer(self._refusal(order, why))
+            elif found is not None:
+                found.said.arguments = None
+                answer(Allowed())
             else:
-                if order.request not in self._open:
-                    self._recorded[order.request] = id
+                self._recorded[order.request] = id
                 answer(Allowed())
                 self._recorded.pop(order.request, None)  # it continues a call that has started before
 
@@ -459,16 +476,21 @@ async def opened_audit(settings: audit_settings.Audit, replica: str, worker: str
         raise StartError(f"the audit log {target.name} cannot be written: {error.strerror}{fix}") from None
     audit = Audit(settings, target, replica=replica, worker=worker)
     scope = anyio.CancelScope(shield=True)
+    raised: Exception | None = None
     with _listening(audit):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_run, audit, scope)
             try:
                 yield audit
+            except Exception as error:  # which a task group would wrap
+                raised = error
             finally:
                 audit.close()
                 scope.deadline = anyio.current_time() + CLOSE_TIMEOUT_S
     if not scope.cancelled_caught:  # else a thread still writes
         target.close()
+    if raised is not None:
+        raise raised
 
 
 async def _run(audit: Audit, scope: anyio.CancelScope) -> None:

@@ -51,7 +51,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     id: str
     replica: str = ""
     worker: str = ""
-    principal: str = ""
+    principal: str
     address: str = ""
 
 
