@@ -30,7 +30,8 @@ SESSION_FOREVER_S: Final = 86_400.0
 clients that return do so within a day."""
 
 _CORE_KEYS: Final = frozenset(theirs.Core.__struct_fields__) - frozenset(Core.__struct_fields__)
-_TOP_KEYS: Final = frozenset({"state_persistence", "telemetry"})
+_TOP_KEYS: Final = frozenset({"state_persistence"})
+_TELEMETRY_KEYS: Final = frozenset(theirs.Telemetry.__struct_fields__)
 _SERVER_KEYS: Final = frozenset(theirs.Server.__struct_fields__) - frozenset(Server.__struct_fields__)
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -109,8 +110,9 @@ def is_adapter_file(document: object) -> bool:
     upstreams = [entry.get("upstream") for entry in entries]
     if "mcpServers" in document or any(isinstance(one, dict) and "command" in one for one in upstreams):
         return False
-    core = document.get("core")
+    core, telemetry = document.get("core"), document.get("telemetry")
     is_theirs = isinstance(core, dict) and not _CORE_KEYS.isdisjoint(core)
+    is_theirs |= isinstance(telemetry, dict) and not _TELEMETRY_KEYS.isdisjoint(telemetry)
     return is_theirs or not _TOP_KEYS.isdisjoint(document) or any(not _SERVER_KEYS.isdisjoint(one) for one in entries)
 
 

@@ -1,4 +1,4 @@
-"""The shape of `telemetry`: what other programs learn of requests."""
+"""The shape of `telemetry`: records of requests for other programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from .value_types import about
 
 
 class Telemetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What other programs learn of requests."""
+    """Records of requests for other programs."""
 
     audit: Annotated[Audit | None, about("The record of who used what. null: none.")] = None

@@ -1,1 +1,1 @@
-"""What other programs learn of requests."""
+"""Records of requests for other programs, such as the audit log."""

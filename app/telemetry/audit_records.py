@@ -35,7 +35,7 @@ _USER: Final = re.compile(r"(?<=://)[^/@]*@")
 
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What all records have.
+    """The part that all records have.
 
     Attributes:
         time: UTC, with milliseconds.
@@ -102,7 +102,7 @@ class DeniedRecord(Record, kw_only=True):
 
 
 class NoteRecord(Record, kw_only=True):
-    """What happened to a caller otherwise: it reached a limit, logged in, or has its credentials revoked."""
+    """A line of the log `isthmus.audit`: a caller reached a limit, logged in, or has its credentials revoked."""
 
     level: str
     text: str
@@ -123,7 +123,7 @@ class CommandRecord(Record, kw_only=True):
 
 
 class Said(msgspec.Struct):
-    """What is read in the params of a request. It is as `RequestRecord` has it."""
+    """The part of a `RequestRecord` that is read in the params of its request."""
 
     target: str = ""
     task: str = ""

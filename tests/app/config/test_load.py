@@ -557,7 +557,7 @@ REFUSED = {
     "3: 4": ["3: got 3 as a key, expected a key that is text"],
     # keys
     f"core: {{prot: 1}}\n{MINIMAL}": ["core.prot: unknown key; did you mean port?"],
-    f"telemetry: {{}}\n{MINIMAL}": ["telemetry: unknown key, expected one of core, auth, storage"],
+    f"monitoring: {{}}\n{MINIMAL}": ["monitoring: unknown key, expected one of core, auth, storage"],
     server("adaptors: []"): ["servers[0].adaptors: unknown key; did you mean adapters?"],
     upstream("command: [x], envs: {}"): ["servers[0].upstream.envs: unknown key; did you mean env?"],
     "servers: [{upstream: {command: [x]}}]": ["servers[0].id: missing, expected a value"],
