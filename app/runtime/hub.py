@@ -355,6 +355,10 @@ class Hub:
         if isinstance(effect, Dial):
             self._dial(effect)
             return
+        if isinstance(effect, Emit):
+            for listen in self._listeners:
+                listen(effect.event)
+            return
         match effect:
             case Pass():
                 reply_outlet: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
@@ -372,9 +376,6 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
-            case Emit():
-                for listen in self._listeners:
-                    listen(effect.event)
             case Decide():
                 assert self._decide is not None
                 self._decide(effect, functools.partial(self._receive_decision, effect.ticket))

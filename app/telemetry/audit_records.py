@@ -6,6 +6,7 @@ secrets of their clients, so a record has the beginning of each. All text of a p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Final, Literal
@@ -136,6 +137,7 @@ class Said(msgspec.Struct):
 
 _Members = dict[str, msgspec.Raw]
 _members: Final = msgspec.json.Decoder(_Members)
+_encoder: Final = msgspec.json.Encoder()
 _text: Final = msgspec.json.Decoder(str)
 _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -196,20 +198,16 @@ def _read_meta(said: Said, meta: _Members) -> None:
 
 
 def _read_arguments(said: Said, given: _Members, arguments: Arguments) -> None:
-    size_bytes = sum(len(name) + len(bytes(value)) for name, value in given.items())
-    if arguments == "full" and size_bytes <= ARGUMENTS_MAX_BYTES:
-        try:
-            # Encoded anew: the client may have sent line ends between the values.
-            said.arguments = msgspec.Raw(msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(given))))
-        except _FAULTS:
-            pass
-        else:
-            return
-    for name, value in given.items():
-        if len(said.argument_bytes) == ARGUMENTS_MAX:
-            break
-        said.argument_bytes[name[:NAME_MAX_CHARS]] = len(bytes(value))
-    said.arguments_more = len(given) - len(said.argument_bytes)
+    if arguments == "full":
+        raw = msgspec.json.encode(given)
+        # Encoded anew: the client may have sent line ends between the values.
+        with contextlib.suppress(*_FAULTS):
+            if len(raw) <= ARGUMENTS_MAX_BYTES:
+                said.arguments = msgspec.Raw(msgspec.json.encode(msgspec.json.decode(raw)))
+                return
+    named = list(given.items())[:ARGUMENTS_MAX]
+    said.argument_bytes = {name[:NAME_MAX_CHARS]: len(memoryview(value)) for name, value in named}
+    said.arguments_more = len(given) - len(named)
 
 
 def _object(raw: msgspec.Raw | bytes | None) -> _Members:
@@ -235,7 +233,9 @@ def _string(raw: msgspec.Raw | None) -> str:
 def encode(record: Record) -> bytes:
     """Returns the line of a record. What cannot be seen in it is escaped."""
     try:
-        text = msgspec.json.encode(record).decode()
+        line = _encoder.encode(record)
     except UnicodeEncodeError:  # a lone surrogate, of a path for example
-        text = json.dumps(msgspec.to_builtins(record))
-    return f"{plain_json(text)}\n".encode()
+        line = json.dumps(msgspec.to_builtins(record)).encode()
+    if not line.isascii() or b"\x7f" in line:
+        line = plain_json(line.decode()).encode()
+    return line + b"\n"

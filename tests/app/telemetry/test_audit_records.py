@@ -89,7 +89,7 @@ def test_the_values_of_arguments_are_on_one_line() -> None:
 def test_arguments_are_bounded() -> None:
     many = said("tools/call", {"name": "t", "arguments": {f"a{i}": i for i in range(ARGUMENTS_MAX + 3)}})
     assert (len(many.argument_bytes), many.arguments_more) == (ARGUMENTS_MAX, 3)
-    for size, is_there in ((ARGUMENTS_MAX_BYTES - 3, True), (ARGUMENTS_MAX_BYTES - 2, False)):
+    for size, is_there in ((ARGUMENTS_MAX_BYTES - 8, True), (ARGUMENTS_MAX_BYTES - 7, False)):
         found = said("tools/call", {"arguments": {"a": "x" * size}}, "full")
         assert (found.arguments is not None) == is_there
         assert bool(found.argument_bytes) != is_there
