@@ -325,6 +325,12 @@ async def running(
             )
             membership = await stack.enter_async_context(joining)
         warn_of_unchecked(settings.servers, names)
+        audit = None
+        if settings.telemetry.audit is not None:
+            from .telemetry.audit import opened_audit  # late: few have one
+
+            tags = "" if membership is None else membership.name.tag, "" if worker is None else worker.tag
+            audit = await stack.enter_async_context(opened_audit(settings.telemetry.audit, *tags))
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
             settings,
@@ -337,10 +343,13 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
+            decides=audit is not None and audit.refuses,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )
         event_listeners = request_log.listeners()
+        if audit is not None:
+            event_listeners.append(Listener(Detail.STEPS, audit.receive))
         watched = Detail.NONE if settings.ui.listen is None else Detail.STEPS
         measurements: Measurements | None = None
         if has_metrics:
@@ -385,6 +394,7 @@ async def running(
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
             listeners=event_listeners,
             wall_time=stores.wall_time,
+            decide=None if audit is None else audit.decide,
         )
         forwarder = await stack.enter_async_context(forwarder_for(settings, plan.link_key, limits, names, hub.drive))
         hops: HopReceiver | None = None
@@ -441,6 +451,7 @@ async def running(
                         connect=connect,
                         replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),
                         is_stopping=lambda: gateway.is_stopping,
+                        audit_failures=lambda: None if audit is None else audit.failures,
                     ).answer
                     gateway.own_sessions = own_sessions
                     if worker is not None:
@@ -449,6 +460,8 @@ async def running(
                         for id in await shared_pages.stopped() & {server.id for server in plan.servers}:
                             hub.order(id, Command.STOP)
                         pages = pages_of_all(pages, shared_pages)
+                    if audit is not None:
+                        pages = audit.pages(pages)
                     if page_listener is not None:
                         from .watch.page_server import live_page, url_of  # late: few are watched
 

@@ -175,7 +175,7 @@ def _recorded(name: str, parameters: Input) -> Callable[..., list[Effect]]:
         for plural in ("messages", "records"):
             if plural in fields:
                 fields[plural] = tuple(fields[plural])
-        self._write_line(Line(name, effects=msgspec.Raw(msgspec.json.encode(effects)), **fields))
+        self._write_line(Line(name, effects=msgspec.Raw(_encoded(effects)), **fields))
         return effects
 
     return record
@@ -243,8 +243,12 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         except LocalProtocolError as error:  # an engine that did otherwise before may now find the input impossible
             yield Difference(number, bytes(line.effects), msgspec.json.encode(str(error)))
             continue
-        if bytes(line.effects) and (replayed := msgspec.json.encode(effects)) != bytes(line.effects):
+        if bytes(line.effects) and (replayed := _encoded(effects)) != bytes(line.effects):
             yield Difference(number, bytes(line.effects), replayed)
+
+
+def _encoded(effects: list[Effect]) -> bytes:
+    return msgspec.json.encode(effects, enc_hook=bytes)  # params may be `Outlined`, which are bytes
 
 
 def _feed(engine: BulkEngine, line: Line, number: int) -> list[Effect]:

@@ -185,7 +185,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/config/dialects": ("app/base",),
     "app/config": ("app/base", "app/config/dialects"),
     "app/disk": (),
-    "app/telemetry": ("app/base",),
+    "app/telemetry": ("app/base", "app/config"),
     "app/stores": ("app/base", "app/config", "app/disk"),
     "app/cluster": ("app/base", "app/config", "app/stores"),
     "app/logins": ("app/base", "app/cluster", "app/config", "app/stores"),

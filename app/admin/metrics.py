@@ -50,6 +50,7 @@ def exposition(
     lost: Mapping[str, int] = MappingProxyType({}),
     spans_dropped: Mapping[str, int] = MappingProxyType({}),
     disk: tuple[int, int] | None = None,
+    audit_failures: int | None = None,
 ) -> bytes:
     """Returns the body of `GET /metrics`.
 
@@ -61,6 +62,7 @@ def exposition(
         lost: the number of telemetry events that were lost, by reason.
         spans_dropped: the number of spans that were dropped, by reason; empty: there are no spans.
         disk: the free bytes and all bytes of the file system of the storage; None: not known.
+        audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
     registry = CollectorRegistry(auto_describe=False)
     if replicas is not None:
@@ -71,6 +73,9 @@ def exposition(
         for outcome in Forwarded:
             forwards.add_metric([outcome.value], traffic.forwards[outcome] if traffic is not None else 0)
         registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas), forwards]))
+    if audit_failures is not None:
+        unwritten = "Records of the audit log that could not be written."
+        registry.register(_Given([CounterMetricFamily("isthmus_audit_failures", unwritten, audit_failures)]))
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))

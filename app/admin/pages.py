@@ -40,6 +40,7 @@ class ManagementPages:
         spans_dropped: returns the number of spans that were dropped, by reason.
         storage_root: the folder of the storage.
         is_stopping: returns whether the process was told to stop, and still serves.
+        audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ManagementPages:
         spans_dropped: Callable[[], Mapping[str, int]],
         storage_root: str,
         is_stopping: Callable[[], bool],
+        audit_failures: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._hub = hub
         self._traffic = traffic
@@ -67,6 +69,7 @@ class ManagementPages:
         self._spans_dropped = spans_dropped
         self._storage_root = storage_root
         self._is_stopping = is_stopping
+        self._audit_failures = audit_failures
         self._servers = ServerPages(hub, own_sessions, limits, tuple(servers.values()), tool_counts=tool_counts)
         self._tools = ToolPages(own_sessions, servers, limits, counts=tool_counts)
         self._tasks, self._files = TaskPages(hub, list(servers)), FilePages(hub, list(servers))
@@ -148,6 +151,7 @@ class ManagementPages:
             lost={"log": later_dropped(), "defect": hub.events_lost},
             spans_dropped=self._spans_dropped(),
             disk=None if disk is None else (disk.free, disk.total),
+            audit_failures=self._audit_failures(),
         )
         return page_answer(200, exposed, content_type=METRICS_TYPE)
 

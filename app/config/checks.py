@@ -9,6 +9,7 @@ from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ..base.problem import Problem
 from .access_checks import check_auth, check_peer
 from .access_settings import Access
+from .audit_checks import check_audit
 from .cluster_checks import check_cluster
 from .file_checks import check_files
 from .governance_checks import check_pins, check_rate_limits, check_shown_tools, shows_otherwise
@@ -63,6 +64,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
     yield from check_telemetry(settings.telemetry, is_sound)
+    yield from check_audit(settings, is_sound)
     yield from check_pins(settings, is_sound)
     if is_sound("servers") and not settings.servers:
         yield Problem("servers", "at least one server", "no server here or in mcpServers")

@@ -333,6 +333,9 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 
+    audit = settings.telemetry.audit
+    if audit is not None and audit.file is not None:
+        audit = msgspec.structs.replace(audit, file=absolute(audit.file))
     base_url, tls, clients = settings.core.public_base_url, settings.core.tls, settings.auth.client_certificates
     if tls is not None:
         tls = msgspec.structs.replace(tls, certificate=absolute(tls.certificate), key=absolute(tls.key))
@@ -348,6 +351,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
         ),
         auth=msgspec.structs.replace(settings.auth, client_certificates=clients),
         pins=msgspec.structs.replace(settings.pins, file=absolute(settings.pins.file)),
+        telemetry=msgspec.structs.replace(settings.telemetry, audit=audit),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
         servers=tuple(map(settled, settings.servers)),
     )

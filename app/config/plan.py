@@ -57,6 +57,7 @@ def to_plan(
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
+    decides: bool = False,
     shares_storage: bool = False,
     replica: ReplicaName | None = None,
 ) -> Plan:
@@ -72,6 +73,7 @@ def to_plan(
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
+        decides: the driver decides about each request.
         shares_storage: other processes use the stores, too.
         replica: the name of this process among them.
     """
@@ -87,6 +89,7 @@ def to_plan(
                 Cleaning(settings.clean.mode),
                 (pins or {}).get(server.id),
                 has_many_clients=has_many_clients,
+                decides=decides,
             )
             for server in settings.servers
             if server.inspect
@@ -235,6 +238,7 @@ def _server_plan(
     pins: PinRules | None,
     *,
     has_many_clients: bool,
+    decides: bool,
 ) -> ServerPlan:
     may_keep_ready = has_many_clients and server.share == "none" and _kind(server.upstream) is Kind.PIPE
     spares = int(may_keep_ready) if server.warm == "auto" else server.warm
@@ -276,6 +280,7 @@ def _server_plan(
         answers_early=answers_early(server),
         shown=_shown(server.tools),
         stage=server.stage or _stage(server),
+        decides=decides,
     )
 
 

@@ -1,4 +1,4 @@
-"""The shape of `telemetry`: spans, and the trace contexts of clients."""
+"""The shape of `telemetry`: spans, the trace contexts of clients, and the audit log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from .audit_settings import Audit
 from .value_types import Count, about
 
 
@@ -42,7 +43,7 @@ class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Telemetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Traces: spans of requests, and the trace contexts that clients send."""
+    """Traces and records of requests for other programs."""
 
     traces: Annotated[Traces | None, about("Spans, and a collector for them. null: none.")] = None
     bridge: Annotated[
@@ -55,3 +56,4 @@ class Telemetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     baggage: Annotated[
         Literal["pass", "drop"], about("What becomes of the baggage beside a trace context. drop: no server gets it.")
     ] = "pass"
+    audit: Annotated[Audit | None, about("The record of who used what. null: none.")] = None

@@ -7,6 +7,7 @@ are queued behind those that wait, so that all effects are carried out in the or
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import deque
@@ -18,10 +19,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.base.budget import Budget
+from ...core.base.decisions import Decide, Decision
 from ...core.base.effects import Close, Dial, Effect, Emit, Forward, Note, Pass, Pause, Resume, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
-from ...core.base.ids import ChannelId
+from ...core.base.ids import ChannelId, Ticket
 from ...core.base.limits import Limits
 from ...core.base.plan import Plan
 from ...core.base.storage import (
@@ -73,6 +75,8 @@ class Hub:
         tokens: the tokens for servers that want them, by id and principal.
         listeners: called with each telemetry event that the plan asks for.
         wall_time: returns the wall time, in seconds since 1970. Read once.
+        decide: decides about a request by calling the function that it gets, at once or later. For plans with servers
+            that have `decides`.
 
     Attributes:
         events_lost: events that a listener failed to receive.
@@ -91,11 +95,13 @@ class Hub:
         tokens: Mapping[str, TokensOf] = MappingProxyType({}),
         listeners: Sequence[Listener] = (),
         wall_time: Callable[[], float] = time.time,
+        decide: Callable[[Decide, Callable[[Decision], None]], None] | None = None,
     ) -> None:
         self.events_lost = 0
         self._listeners = [listener.receive for listener in listeners]
         self._step_listeners = [listener.receive for listener in listeners if listener.detail >= Detail.STEPS]
         self._wall_time = wall_time
+        self._decide = decide
         self.drive = drive
         self._tokens = tokens
         self._make_engine = make_engine
@@ -382,6 +388,9 @@ class Hub:
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
                     outlet.pause() if isinstance(effect, Pause) else outlet.resume()
+            case Decide():
+                assert self._decide is not None
+                self._decide(effect, functools.partial(self._receive_decision, effect.ticket))
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 log = _audit if effect.is_audit else _log
@@ -392,6 +401,9 @@ class Hub:
                 assert isinstance(effect, StorageOrder), effect
                 self._storing += 1
                 self._tasks.start_soon(self._store, effect)
+
+    def _receive_decision(self, ticket: Ticket, decision: Decision) -> None:
+        self._apply(self._engine.receive_answer(ticket, decision, self._now()))
 
     def _carry_out_file_order(self, effect: Receive | Append | Cease | Serve) -> None:
         outlet = self._outlets.get(effect.channel)

@@ -1,1 +1,1 @@
-"""Counters and measurements of the work of a gateway."""
+"""Counters, spans and records of the work of a gateway, for other programs."""

@@ -9,6 +9,7 @@ from .effects import Effect
 from .errors import DENIED
 from .ids import ChannelId, Ticket
 from .storage import Answer
+from .telemetry import RequestKey
 
 
 class Decide(Effect, frozen=True):
@@ -30,6 +31,10 @@ class Decide(Effect, frozen=True):
     the prompt or URI that a completion is for. None for all other methods."""
     params: bytes | None
     """The JSON of the params, as the client sent them; None if there are none."""
+    request: RequestKey
+    """The identity of the request, as its telemetry events have it."""
+    address: str = ""
+    """The address that the client's channel came from, as its opening has it."""
 
 
 class Allowed(Answer, frozen=True):

@@ -119,6 +119,7 @@ class RequestStarted(ClientEvent, frozen=True):
         target: the name of the tool or prompt, or the URI of the resource, as the client knows it; "" for others.
         params: the JSON of its params, as the client sent them; None if there are none.
         span: the ids of its span; None if it has none.
+        address: the address that the client's channel came from, as its opening has it.
     """
 
     request: RequestKey
@@ -127,6 +128,7 @@ class RequestStarted(ClientEvent, frozen=True):
     target: str
     params: bytes | None = None
     span: SpanIds | None = None
+    address: str = ""
 
 
 class RequestSent(TelemetryEvent, frozen=True):

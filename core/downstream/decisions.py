@@ -80,6 +80,8 @@ class Decisions(Interceptor):
                 exchange.method,
                 name,
                 None if exchange.params is None else bytes(exchange.params),  # a trace cannot hold an `Outlined`
+                exchange.key,
+                self._context.address_of(exchange.key.channel),
             )
         )
 

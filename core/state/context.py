@@ -224,6 +224,11 @@ class Context:
         """Returns the role of a channel; None if the channel is gone."""
         return self._channels.get(channel)
 
+    def address_of(self, channel: ChannelId) -> str:
+        """Returns the address of the client of a channel, as its opening has it; "" if there is none."""
+        opening = getattr(self.role_of(channel), "opening", None)
+        return getattr(opening, "address", "")
+
     def role_if_open(self, channel: ChannelId) -> ChannelRole | None:
         """Returns the role of a channel to which something can still be sent; else None."""
         found = self._channels.get(channel)

@@ -137,6 +137,7 @@ class Telemetry:
                     _target_of(exchange),
                     exchange.said,
                     None if trace is None else trace.ids,
+                    self._context.address_of(exchange.key.channel),
                 )
             )
 

@@ -48,6 +48,8 @@ LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
 """The longest value of a Content-Length, in a head that is remembered."""
 
 
+DENIED: Final = "denied"
+"""The attribute of a log record that has the parts of its line: method, path, address and reason."""
 DENIALS_MAX: Final = 20
 """Lines about denied requests in a second. At it: the others are counted, so that nobody can fill the log."""
 PATH_MAX_CHARS: Final = 200
@@ -150,7 +152,8 @@ class Denials:
         self._count += 1
         if self._count <= DENIALS_MAX:
             path = target.partition("?")[0][:PATH_MAX_CHARS]
-            _audit.warning("denied: %s %s from %s: %s", method, path, peer, reason)
+            parts = method, path, peer, reason
+            _audit.warning("denied: %s %s from %s: %s", *parts, extra={DENIED: parts})
 
 
 @dataclass

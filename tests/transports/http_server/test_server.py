@@ -546,7 +546,6 @@ async def test_a_client_that_takes_nothing_is_disconnected() -> None:
         assert await w.port.wait_closed(1) is End.TIMED_OUT
         assert not w.port.sent_bytes
 
-
     """A path of any kind is in one of a few areas. A head that is repeated on the connection counts again."""
     """There are a few areas, whatever a path holds. A head that is repeated on the connection counts again."""
     surface = msgspec.structs.replace(SURFACE, aliases={"/old": "/mcp/files"})
