@@ -34,7 +34,7 @@ class Span:
 
 @dataclass
 class Collector:
-    """What has come so far: spans, raw bodies and headers of requests."""
+    """The spans, raw bodies and headers that have come so far."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)

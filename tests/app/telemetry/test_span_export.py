@@ -94,7 +94,7 @@ def test_a_collector_that_does_not_listen_costs_the_spans(
 
 
 def test_a_collector_that_never_answers_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a request to it is open, spans are taken, up to the size of the queue. A stop does not wait for it."""
+    """Spans are taken while a request to it is open, up to the size of the queue. A stop does not wait for it."""
     monkeypatch.setattr(span_export, "QUEUE_MAX_BYTES", 100 * SPAN_BYTES)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         export = SpanExport(f"http://127.0.0.1:{listener.getsockname()[1]}", {})

@@ -240,7 +240,7 @@ def test_a_profile_has_one_span_for_both_its_legs() -> None:
 @pytest.mark.parametrize("server", ["legacy", "modern"])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_client_without_sessions_is_traced_with_servers_of_both_eras(up: str, server: str) -> None:
-    """Also a client whose other requests take the fast path."""
+    """A client whose other requests take the fast path is one, too."""
     world = bridge(tracing=Tracing(is_recorded=True, spans_per_second_max=100))
     client = modern(world, up, "http")
     for number in range(3):

@@ -101,7 +101,7 @@ def test_no_id_is_all_zeros() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.booleans(), max_size=300), st.sampled_from([0.0, 0.01, 0.5, 1.0]))
 def test_a_request_that_is_passed_over_counts_as_one_that_begins(passes: list[bool], ratio: float) -> None:
-    """So the fast path, which passes over, decides as the other way does."""
+    """The fast path passes over, and so decides as the other way does."""
     one, other = (sampler(ratio=ratio, spans_per_second_max=3) for _ in range(2))
     for now, may_pass in enumerate(passes):
         at = now / 10
