@@ -63,7 +63,7 @@ export const differencesOf = (left, right) => {
   if (marked.length && marked.every(isNumbering)) {
     return {count: 0, isPassedOn: true, text: marked.length > 1 ? "the same but for id and progress token" : `the same but for the ${isId(marked[0]) ? "id" : "progress token"}`};
   }
-  return {count, text: count ? many(count, "difference") : "the same JSON, other spaces"};
+  return {count, isPassedOn: !count, text: count ? many(count, "difference") : "the same JSON, other spaces"};
 };
 
 // Each leg numbers its requests by itself.

@@ -43,7 +43,8 @@ const FACTOR = {k: 1000, M: 1000000};
 
 class FilterError extends Error {}
 
-// Returns {test, error}. `test(row)` says whether a row is shown. A word with an error does not count.
+// Returns {test, error, valid}. `test(row)` says whether a row is shown; it is null if a word has an error. `valid` is
+// the test of the other words: what a table shows while a person is still writing.
 export const compile = source => {
   const tests = [];
   let error = "";
@@ -56,7 +57,8 @@ export const compile = source => {
       error ||= failure.message;
     }
   }
-  return {test: row => tests.every(test => test(row)), error};
+  const valid = row => tests.every(test => test(row));
+  return {test: error ? null : valid, error, valid};
 };
 
 // Splits at spaces outside quotes. Each word has its places in the text.

@@ -23,7 +23,7 @@ export class LiveState {
 
   setFilter(text) {
     this.filter = text;
-    this.shown.setTest(compile(text).test);
+    this.shown.setTest(compile(text).valid);
   }
 }
 
@@ -54,7 +54,7 @@ export const Live = ({source, state, overview, onSequence, onReplay, onHelp}) =>
   };
   const pause = () => (shown.hold(!isPaused), change({}));
   const follow = () => change({isFollowed: !state.isFollowed});
-  const clear = () => (store.clear(), shown.hold(false), shown.setTest(compile(state.filter).test), change({selected: null, isOpen: false}));
+  const clear = () => (store.clear(), shown.hold(false), shown.setTest(compile(state.filter).valid), change({selected: null, isOpen: false}));
   const pin = row => row && (row.type === "request" || row.type === "message") && store.pin(row);
   const page = () => Math.max(1, Math.floor((document.querySelector(".rows")?.clientHeight ?? 480) / 24) - 1);
   const inDetail = () => document.activeElement?.closest(".detail-body");

@@ -69,8 +69,11 @@ export const Empty = ({title, children}) => html`<div class="empty"><h2>${title}
 export const Failed = ({error, what}) =>
   html`<${Empty} title=${`${what} cannot be shown`}><p>${visible(error.message)}</p><p>The page asks again by itself.</p></${Empty}>`;
 
-const LABELS = {"tool error": "tool error", error: "error", result: "result", cancelled: "cancelled", unknown: "passed on"};
-const TITLES = {unknown: "The answer was passed on unread, so its outcome is not known."};
+const LABELS = {"tool error": "tool error", error: "error", result: "result", cancelled: "cancelled", unread: "passed on"};
+const TITLES = {
+  unknown: "The gateway started again before the answer.",
+  unread: "The answer is too large to be searched for an error: it was passed on unread.",
+};
 
 export const Outcome = ({row}) => {
   if (row.state === "open") return html`<span class="outcome open">open</span>`;

@@ -3,7 +3,7 @@
 // A line is one input of the gateway with its effects. The bytes of a message are Base64 in it. Messages are not kept:
 // the page remembers where their line is and reads it again.
 
-import {Store} from "./store.js";
+import {ROWS_MAX, Store} from "./store.js";
 import {decode} from "./text.js";
 
 // Bytes of one line: the first holds the settings and all that was stored. Reached: the file is refused.
@@ -12,6 +12,8 @@ const LINE_MAX_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 4 * 1024 * 1024;
 // Bytes of a message that are shown, as in the gateway.
 const SHOWN_MAX_BYTES = 65536;
+// Requests without an answer that are remembered. Reached: they are forgotten, and their late answers stand alone.
+const OPEN_MAX = 20000;
 // Events handed to the store at once.
 const BATCH = 2000;
 
@@ -106,6 +108,11 @@ class Reader {
   flush() {
     this._store.add(this._events);
     this._events = [];
+    for (const n of this._places.keys()) {
+      if (this._places.size <= ROWS_MAX) break; // the store has no more messages
+      this._places.delete(n);
+    }
+    for (const map of [this._asked, this._tokens]) if (map.size > OPEN_MAX) map.clear();
   }
 
   async message(file, n) {
@@ -146,6 +153,7 @@ class Reader {
       Object.assign(known.session, {state: "over", reason: cause?.detail ?? "", ended_at: at});
       this._tell(known.session);
     }
+    this._channels.delete(channel);
   }
 
   _effect(effect, path, place, at) {
@@ -209,7 +217,11 @@ class Reader {
       const record = about.leg === "client" ? this._begin(about, id, value, method, at, size) : this._sent(about, method, value, channel, id, at);
       if (!record) return null;
       this._asked.set(key, record);
-      if (token !== undefined) this._tokens.set(`${about.leg} ${channel} ${JSON.stringify(token)}`, record);
+      if (token !== undefined) {
+        const key = `${about.leg} ${channel} ${JSON.stringify(token)}`;
+        this._tokens.set(key, record);
+        record.tokens.push(key);
+      }
       return record;
     }
     if (kind === "response" && !isAsked) {
@@ -244,7 +256,7 @@ class Reader {
       this._tell({...about.session});
     }
     const event = {type: "request", request: `t${++this._requests}`, at, session: about.session?.session ?? "", client: about.session?.client || clientText, principal: "", server: about.server, transport: about.transport, revision: about.revision || about.session?.revision || "", id, method, target: String(target), state: "open", outcome: "", code: null, ms: null, request_bytes: size, response_bytes: null, attempts: [], questions: 0};
-    const record = {event, session: about.session, isChanged: true};
+    const record = {event, session: about.session, tokens: [], isChanged: true};
     this._waiting.push(record);
     return record;
   }
@@ -275,6 +287,7 @@ class Reader {
     const outcome = error ? "error" : result?.isError ? "tool error" : "result";
     Object.assign(record.event, {state: "over", outcome, code: error?.code ?? null, ms: (at - record.event.at) * 1000, response_bytes: size});
     record.isChanged = true;
+    for (const key of record.tokens) this._tokens.delete(key);
     const waits = this._waiting.indexOf(record);
     if (waits >= 0) this._waiting.splice(waits, 1);
     if (record.session) {

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import page_stand_in as stand_in
 import pytest
+from command import Run, Session
 from isthmus.core.base.effects import Dial, Send
 from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
@@ -30,6 +32,8 @@ SHIPPED_MAX_BYTES: Final = 80 * 1024
 """Bytes of all files, compressed: the page is there at once over a slow line."""
 VENDORED_SHA256: Final = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
 """The digest of `preact/standalone.module.js` in the package `htm` 3.1.1 of npm."""
+TOOLBOX: Final = ROOT / "tests/app/peers/toolbox.py"
+SIDES: Final = ("Request", "Response")
 VIEWS: Final = ("live", "sequence", "sessions", "servers", "files", "tasks", "replay")
 
 
@@ -73,8 +77,8 @@ def gateway() -> Iterator[StandIn]:
 
 
 Open = Callable[..., Any]
-INSIDE: Final = ("blob:", "chrome-extension:", "chrome:")
-"""Schemes of what the browser has itself: contents that the page made, and the viewer of PDFs."""
+INSIDE: Final = ("http://127.0.0.1:", "blob:", "chrome-extension:", "chrome:")
+"""This machine, contents that the page made, and the viewer of PDFs."""
 
 
 @pytest.fixture
@@ -93,7 +97,7 @@ def open_page(browser: Any, gateway: StandIn) -> Iterator[Open]:
         page.set_default_timeout(10_000)
         page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-        page.on("request", lambda asked: asked.url.startswith((*INSIDE, gateway.base_url)) or wrong.append(asked.url))
+        page.on("request", lambda asked: asked.url.startswith(INSIDE) or wrong.append(asked.url))
         page.goto(f"{gateway.base_url}/ui" + ("" if token is None else f"#token={quote(token)}"))
         return page
 
@@ -137,21 +141,8 @@ def fill(gateway: StandIn) -> None:
 
 
 FILTERS: Final[dict[str, bool | str]] = {
-    "": True,
-    "server:files": True,
-    "server:file": False,
-    "server:f*s": True,
-    "method:tools/*": True,
-    "method:tools -client:cursor": True,
-    "client:claude-code": True,
-    "-client:claude-code": False,
-    "outcome:error": True,
-    "outcome:protocol-error,cancelled": False,
-    'target:"read file"': True,
-    "read": True,
-    '"d fil"': True,
-    "ms:>100 bytes:<=2k": True,
-    "ms:>100 ms:<120": False,
+    'outcome:error target:"read file" ms:<120': False,
+    "outcome:error -client:cursor server:time": True,
     "sever:x": "Unknown word “sever:”. Did you mean “server:”?",
     "ms:soon": "“ms:” takes a number, such as ms:>100 or ms:<=2k. Got “soon”.",
     "outcome:bad": (
@@ -160,7 +151,7 @@ FILTERS: Final[dict[str, bool | str]] = {
     "server:": "“server:” needs a value: the server, or the one that a profile chose.",
     'target:"x': 'The quote at character 8 has no end. Add a ".',
 }
-"""Each filter, and whether it shows a row, or what is wrong with it."""
+"""Each filter, and whether it shows a row, or what is wrong with it. `filters.json` has more."""
 
 UNITS: Final = """async filters => {
   const {compile, complete} = await import("/ui/filter.js");
@@ -168,7 +159,7 @@ UNITS: Final = """async filters => {
   const {compare, countDifferences} = await import("/ui/diff.js");
   const {decode, plain} = await import("/ui/text.js");
   const row = {server: "files", client: "claude-code 2.1", method: "tools/call", target: "read file", state: "over",
-    outcome: "tool error", ms: 120.4, response_bytes: 2000, id: "3", session: "s", servers: "files"};
+    outcome: "tool error", ms: 120.4, servers: "files, time"};
   const said = filters.map(text => { const {test, error} = compile(text); return error || test(row); });
   const lines = (a, b) => compare(a === null ? null : parse(a).value, b === null ? null : parse(b).value).map(
     ({mark, left, right}) => [mark, left && (left.key ?? "") + left.text, right && (right.key ?? "") + right.text]);
@@ -205,6 +196,36 @@ def test_filters_differences_and_texts(open_page: Open) -> None:
     assert found["broken"] == ["unreadable at character 8", 6, None, "unreadable at character 200"]
     assert found["bytes"] == "a‹0xFF›‹0xED›‹0xA0›‹0x80›é"
     assert found["hidden"] == "‹RLO›a‹ESC›[0m‹U+E0041›😀‹U+D800›"
+
+
+def test_a_gateway_is_watched(open_page: Open, tmp_path: Path) -> None:
+    """The page and the gateway mean the same: a call of a client is seen, opened, sent again, and stopped."""
+    command = json.dumps([sys.executable, str(TOOLBOX)])
+    config = f"core: {{port: 0}}\nui: {{actions: true}}\nservers: [{{id: tools, upstream: {{command: {command}}}}}]"
+    (tmp_path / "c.yaml").write_text(config)
+    with Run("serve", "--ui-listen", "127.0.0.1:0", "c.yaml", cwd=tmp_path) as gateway:
+        page = open_page(None, allow="ERR_CONNECTION")  # in the end the gateway goes first
+        page.goto(gateway.wait_line(r"shown at (\S+)")[1])
+        expect(page.get_by_role("status").first).to_have_text("Connected")
+        assert Session(gateway.wait_url()).call("echo", text=HOSTILE)
+        call = rows(page).filter(has_text="echo")
+        expect(call).to_contain_text("t 0")
+        expect(call.locator(".outcome.result")).to_be_visible()
+        call.click()
+        expect(page.locator(".pair-box h3")).to_have_text([f"{name} the same JSON, other spaces" for name in SIDES])
+        expect(page.locator(".pair-box").first).to_contain_text("\\u001b[31mred")
+        page.get_by_role("tab", name="All messages").click()
+        expect(page.locator(".list tbody tr")).to_have_count(4)
+        page.keyboard.press("s")
+        expect(page.locator("g.arrow.selected")).to_contain_text("tools/call echo")
+        page.keyboard.press("1")
+        page.keyboard.press("r")
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.locator(".run .chip")).to_have_text("the same result")
+        page.keyboard.press("4")
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Stop it: sessions end").click()
+        expect(page.locator(".card .state")).to_have_text("stopped")
 
 
 def test_the_token_is_asked_for_and_leaves_the_address(gateway: StandIn, open_page: Open) -> None:
