@@ -86,8 +86,9 @@ class WatchPages:
         watching, records = self._watching, self._watching.records
         if not 0 <= wait_s <= WAIT_MAX_S:
             return page_error(400, f"got wait={query['wait'][:20]}, expected 0 to {WAIT_MAX_S:g} seconds")
-        after = max(0, min(after, records.last))
-        found = await watching.after(after, EVENTS_MAX, wait_s)
+        if after > records.last:  # that of a page from before a restart, which is to know
+            after, wait_s = records.last, 0.0
+        found = await watching.after(max(0, after), EVENTS_MAX, wait_s)
         skipped = max(0, records.first - after - 1)
         shown = {
             "run": watching.run_id,

@@ -15,7 +15,7 @@ from ...core.bulk import BulkEngine
 from .digest import Digest
 from .records import AnyRecord, MessageRecord, Records, SessionRecord
 from .redaction import Redactor
-from .wire_log import WireLog, head_of
+from .wire_log import SESSION_HEADER, WireLog, head_of
 
 PAUSE_S: Final = 0.05
 """Seconds that entries wait to be read together: people do not see the difference, and a burst costs less."""
@@ -126,7 +126,10 @@ class Watching:
         record, kept = found
         shown, (status, headers) = self._redactor.redact(kept.data), head_of(kept.about)
         sha256 = kept.sha256 or (b"" if record.is_cut else hashlib.sha256(kept.data).digest())
-        return record, Body(shown.body, self._redactor.headers(headers), status, shown.members, sha256)
+        safe = self._redactor.headers(headers)
+        if record.leg == "client":  # with the tag that all records have
+            safe = [(name, record.session if name == SESSION_HEADER else value) for name, value in safe]
+        return record, Body(shown.body, safe, status, shown.members, sha256)
 
     def sessions(self) -> list[SessionRecord]:
         """Returns the sessions that are open, and those that ended last."""

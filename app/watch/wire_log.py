@@ -32,6 +32,8 @@ WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
 SHOWN_MAX_BYTES: Final = 64 * 1024
 """Bytes of a message that are kept, if it is passed on in parts. At it: the rest is counted only."""
 
+SESSION_HEADER: Final = "Mcp-Session-Id"
+
 About = PostOpening | MessageOpening | Post | Send | Connected | None
 """The head of the HTTP request or response that a message came with."""
 
@@ -292,7 +294,8 @@ class WireLog:
 
     def _receive_send(self, effect: Send) -> None:
         if effect.message and effect.event == "message":
-            self._sent(effect.channel, effect.message, effect, effect.event_id or "")
+            about = None if self._peer(effect.channel).is_upstream else effect  # a server on a pipe gets no head
+            self._sent(effect.channel, effect.message, about, effect.event_id or "")
 
     def _receive_emit(self, effect: Emit) -> None:
         self._add(Happened(self._turn, self._at, effect.event))
@@ -366,7 +369,7 @@ def head_of(about: About) -> tuple[int | None, list[tuple[str, str]]]:
     status = None
     if isinstance(about, PostOpening | Post):
         if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
+            headers.append((SESSION_HEADER, about.session))
         if about.revision is not None:
             headers.append(("MCP-Protocol-Version", about.revision))
         headers += [*about.mirrored, *about.headers]
@@ -375,10 +378,10 @@ def head_of(about: About) -> tuple[int | None, list[tuple[str, str]]]:
     elif isinstance(about, Connected):
         status = about.status
         if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
+            headers.append((SESSION_HEADER, about.session))
     elif isinstance(about, Send):
         status = about.status
         if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
+            headers.append((SESSION_HEADER, about.session))
         headers += about.headers
     return status, headers

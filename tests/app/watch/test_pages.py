@@ -13,6 +13,7 @@ import anyio
 import pytest
 from http_caller import PATIENCE_S, Caller, requested
 from isthmus.app.config.access_settings import Auth, Token
+from isthmus.app.config.file_settings import Files
 from isthmus.app.config.settings import Core, Server, Settings, Upstream
 from isthmus.app.config.ui_settings import Ui
 from isthmus.app.gateway import Gateway, running
@@ -28,9 +29,9 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def watched(auth: Auth | None = None, ids: str = "a", **ui: Any) -> AsyncIterator[Gateway]:
+async def watched(auth: Auth | None = None, ids: str = "a", files: bool = False, **ui: Any) -> AsyncIterator[Gateway]:
     upstream = Upstream(command=(sys.executable, str(TOOLBOX)))
-    servers = tuple(Server(id=id, upstream=upstream, warm=0) for id in ids)
+    servers = tuple(Server(id=id, upstream=upstream, warm=0, files=Files() if files else None) for id in ids)
     settings = Settings(core=Core(port=0), auth=auth or Auth(), ui=Ui(listen="127.0.0.1:0", **ui), servers=servers)
     with anyio.fail_after(4 * PATIENCE_S):
         async with running(settings, listen=True, is_lasting=False) as gateway:
@@ -62,8 +63,8 @@ async def call(gateway: Gateway) -> None:
     await client.request("tools/call", CALL)
 
 
-async def request_of(gateway: Gateway) -> tuple[Json, list[Json]]:
-    """Waits for the end of the call. Returns its record, and those of its messages."""
+async def request_of(gateway: Gateway, count: int = 4) -> tuple[Json, list[Json]]:
+    """Waits for the end of the call. Returns its record, and those of its `count` messages."""
     found: dict[int, Json] = {}
     after = 0
     while True:
@@ -75,7 +76,7 @@ async def request_of(gateway: Gateway) -> tuple[Json, list[Json]]:
                 own = [
                     each for each in found.values() if each["type"] == "message" and each["request"] == one["request"]
                 ]
-                if len(own) == 4:
+                if len(own) == count:
                     return one, own
 
 
@@ -136,6 +137,37 @@ async def test_a_call_can_be_repeated() -> None:
         order = json.dumps({"message": messages[1]["n"]}).encode()
         status, body, _ = await asked(gateway, "/ui/api/replay", "POST", order, **posted)
         assert (status, b"no request of a client" in body) == (409, True)
+
+
+async def test_two_pages_with_one_command_get_one_success() -> None:
+    async with watched(actions=True) as gateway:
+        found: list[int] = []
+
+        async def start() -> None:
+            status, _, _ = await asked(gateway, "/servers/a/start", "POST", x_requested_with="page")
+            found.append(status)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(start)
+            tasks.start_soon(start)
+        assert sorted(found) == [200, 409]
+
+
+async def test_a_page_of_an_earlier_run_is_answered_at_once() -> None:
+    async with watched() as gateway:
+        assert (await events(gateway, after=10**9, wait=25))["events"] == []
+
+
+async def test_a_call_whose_file_is_gone_says_so_when_it_is_repeated() -> None:
+    async with watched(actions=True, keep=True, files=True) as gateway:
+        client = Caller(gateway.base_url + "/mcp")
+        await client.initialize()
+        gone = "upload://sessions/0123456789abcdef0123456789abcdef/0123456789abcdef0123456789abcdef"
+        await client.request("tools/call", {"name": "echo", "arguments": {"text": gone}})
+        _, messages = await request_of(gateway, count=2)
+        order = json.dumps({"message": messages[0]["n"]}).encode()
+        status, body, _ = await asked(gateway, "/ui/api/replay", "POST", order, content_type="application/json")
+        assert status == 200 and gone in json.dumps(json.loads(body)), body
 
 
 async def test_who_may_see_what() -> None:
