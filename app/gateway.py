@@ -311,6 +311,7 @@ async def running(
         if settings.ui.listen is not None:
             page_listener = await open_page_listener(settings.ui.listen)
             stack.push_async_callback(page_listener.aclose)
+            stack.enter_context(TokenFiles()).show(places_of([(page_listener, None)]), ui_token)
         replicas: Replicas | None = None
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import select
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -72,6 +73,15 @@ def write(data: bytes) -> None:
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def has_reader() -> bool:
+    """False if stdout is a pipe that nobody reads any more, which else shows when the next line is written."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a stdout without a descriptor, as in tests
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return not any(events & select.POLLERR for _, events in poll.poll(0))
+    return True
 
 
 def _has_colours() -> bool:

@@ -131,6 +131,13 @@ class Digest:
         """Returns the sessions that are open, and those that ended last."""
         return list(self._sessions.values())
 
+    def forget_open(self) -> None:
+        """Settles the requests that are open: nothing was logged for a while, so their ends may not be known."""
+        for record in self._requests.values():
+            record.state, record.outcome = "over", "unknown"
+            self._records.add(record)
+        self._requests.clear()
+
     # --- Messages ---------------------------------------------------------------------------------------------------
 
     def _add_message(self, message: Message) -> None:

@@ -102,6 +102,7 @@ class Watching:
         """Logs from now on, as somebody looks."""
         self._looked_at = anyio.current_time()
         if not self._log.is_attached:
+            self._digest.forget_open()
             self._digest = self._new_digest()
             self._log.attach()
 
