@@ -591,6 +591,28 @@ LIMIT_TESTS: Final = {
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
     "core/state/telemetry.py::ID_MAX_BYTES": ("core/state/test_telemetry.py::test_names_are_cut"),
+    "app/telemetry/audit.py::CLOSE_TIMEOUT_S": (
+        "app/telemetry/test_audit.py::test_the_end_does_not_wait_for_a_disk_that_hangs"
+    ),
+    "app/telemetry/audit.py::OPEN_MAX": "app/telemetry/test_audit.py::test_requests_that_never_end_are_forgotten",
+    "app/telemetry/audit.py::QUEUE_MAX_BYTES": "app/telemetry/test_audit.py::test_records_that_wait_are_bounded",
+    "app/telemetry/audit_file.py::TORN_MAX_BYTES": (
+        "app/telemetry/test_audit_file.py::test_another_text_stays_and_ends_its_line"
+    ),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::READ_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::TEXT_MAX_CHARS": "app/telemetry/test_audit_records.py::test_names_are_bounded",
+    "app/telemetry/syslog.py::HOST_MAX_CHARS": "app/telemetry/test_syslog.py::test_the_name_of_the_host_is_bounded",
+    "app/telemetry/syslog.py::TIMEOUT_S": (
+        "app/telemetry/test_syslog.py::test_a_server_that_reads_nothing_holds_up_a_write_for_a_while_only"
+    ),
     "app/watch/wire_log.py::WAITING_MAX": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
     "app/watch/wire_log.py::WAITING_MAX_BYTES": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
     "app/watch/wire_log.py::SHOWN_MAX_BYTES": (
