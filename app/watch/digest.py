@@ -40,6 +40,9 @@ from .records import (
 from .redaction import Redactor, tag_of
 from .wire_log import SHOWN_MAX_BYTES, Entry, Happened, Message, Noted
 
+INITIALIZED: Final = "notifications/initialized"
+GREETINGS: Final = frozenset({"initialize", "server/discover", INITIALIZED})
+"""What Isthmus sends to a server for the `initialize` of a client, before it or later."""
 KNOWN_MAX: Final = 20_000
 """Ids, tokens, requests and sessions, of each kind, that are remembered: those of all that is open, and some more. At
 it: the oldest are forgotten, and what comes for them belongs to no request."""
@@ -108,6 +111,7 @@ class Digest:
         self._tokens: _Known[tuple[str, str], RequestKey] = _Known()  # by session and progress token
         self._numbers: _Known[tuple[int, str], RequestKey] = _Known()  # by channel to a server, and number there
         self._channels: _Known[int, RequestKey] = _Known()  # of HTTP requests, for one request each
+        self._openers: _Known[str, RequestKey] = _Known()  # the `initialize` of a session, by its tag
         self._questions: _Known[tuple[bool, str], RequestKey] = _Known()  # by leg, and session with id
 
     def add(self, entries: Iterable[Entry], dropped: int = 0) -> None:
@@ -184,6 +188,8 @@ class Digest:
         if record.way == "in":
             if record.kind == "response":
                 return self._questions.get((False, f"{session} {record.id}"))
+            if record.method == INITIALIZED:
+                return self._openers.get(record.session)
             is_end = record.method == "notifications/cancelled"
             return self._ids.get((session, _text(_about(shape).requestId))) if is_end else None
         match record.kind:
@@ -205,6 +211,10 @@ class Digest:
         if record.way == "out":
             if record.kind == "response":
                 return self._questions.get((True, _asked(record)))
+            if record.method in GREETINGS and (opener := self._openers.get(record.session)) is not None:
+                if record.kind == "request":
+                    self._numbers.learn((channel, record.id), opener)
+                return opener
             if record.kind == "notification" and record.method == "notifications/cancelled":
                 return self._numbers.get((channel, _text(_about(shape).requestId)))
             return None
@@ -243,6 +253,8 @@ class Digest:
         key, id = event.request, event.id_raw.decode(errors="replace")
         self._claim(self._received, key, lambda record: record.leg == "client" and record.id == id)
         self._ids.learn((event.session, id), key)
+        if event.method == "initialize":
+            self._openers.learn(tag_of(event.session), key)
         if not event.is_pipe:
             self._channels.learn(key[0], key)
         if event.params is not None and b"progressToken" in event.params:

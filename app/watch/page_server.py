@@ -20,7 +20,6 @@ from ...transports.http_server.shared import Pages
 from ..config.addresses import host_of
 from ..config.settings import Settings
 from ..runtime.hub import Hub
-from ..runtime.listeners import LOOPBACK_NAMES
 from ..runtime.own_sessions import OwnSessions
 from .pages import WatchPages
 from .redaction import Redactor
@@ -104,7 +103,7 @@ def page_surface(surface: Surface, where: str, token: str | None) -> Surface:
         prefix="",
         public_origin="",
         any_host=False,
-        hosts=frozenset({*LOOPBACK_NAMES, host_of(host)}),
+        hosts=surface.hosts | {host_of(host)},
         origins=frozenset(),
         management=management,
         areas=frozenset({"pages", "ui"}),

@@ -82,6 +82,14 @@ def test_all_messages_of_a_request_are_found(down: str, up: str) -> None:
         ("server", "in", "response", ""),
         ("client", "out", "response", ""),
     ]
+    assert list(seen.of(seen.request("initialize"))) == [
+        ("client", "in", "request", "initialize"),
+        ("server", "out", "request", "initialize"),
+        ("server", "in", "response", ""),
+        ("client", "out", "response", ""),
+        ("server", "out", "notification", "notifications/initialized"),
+        ("client", "in", "notification", "notifications/initialized"),
+    ]
     sessions = [one for one in seen.all() if isinstance(one, SessionRecord)]
     assert [(one.state, one.requests, one.open_requests) for one in sessions] == [("open", 1, 0)]
 

@@ -78,7 +78,7 @@ def gateway() -> Iterator[StandIn]:
 
 Open = Callable[..., Any]
 INSIDE: Final = ("http://127.0.0.1:", "blob:", "chrome-extension:", "chrome:")
-"""This machine, contents that the page made, and the viewer of PDFs."""
+"""Addresses on this machine, of contents that the page made, and of the viewer of PDFs."""
 
 
 @pytest.fixture
