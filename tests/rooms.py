@@ -241,6 +241,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/runtime",
         "app/stores",
     ),
+    "app/terminal": ("app/base", "app/commands"),
     "app/cli": (
         "app/admin",
         "app/base",
@@ -254,6 +255,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/logins",
         "app/runtime",
         "app/stores",
+        "app/terminal",
         "app/trying",
         "app/workers",
     ),

@@ -95,9 +95,20 @@ class StandIn:
         kind = "unreadable" if not value else "response" if "method" not in value else "request"
         kind = "notification" if kind == "request" and "id" not in value else kind
         event: Json = {
-            **{"type": "message", "at": 1790000000.0, "leg": leg, "way": way, "channel": 1, "session": "Xy3fQa"},
-            **{"server": "files", "kind": kind, "method": value.get("method", ""), "request": "", "event_id": ""},
-            **{"id": json.dumps(value["id"]) if "id" in value else "", "bytes": len(body), "is_cut": False},
+            "type": "message",
+            "at": 1790000000.0,
+            "leg": leg,
+            "way": way,
+            "channel": 1,
+            "session": "Xy3fQa",
+            "server": "files",
+            "kind": kind,
+            "method": value.get("method", ""),
+            "request": "",
+            "event_id": "",
+            "id": json.dumps(value["id"]) if "id" in value else "",
+            "bytes": len(body),
+            "is_cut": False,
             **members,
         }
         self.add(event)
@@ -138,10 +149,25 @@ def request(number: int, target: str, **members: Any) -> Json:
     ms = members.get("ms", 41.8)
     attempt = {"server": server, "at": at + 0.0006, "ms": None if ms is None else ms * 0.96, "channel": 7}
     return {
-        **{"type": "request", "request": f"{number}.0", "at": at, "session": "Xy3fQa", "client": "claude-code 2.1"},
-        **{"principal": "token:ci", "server": server, "transport": "http", "revision": "2025-11-25"},
-        **{"id": str(number), "method": "tools/call", "target": target, "state": "over", "outcome": "result"},
-        **{"code": None, "ms": ms, "request_bytes": 120, "response_bytes": 2211, "questions": 0},
+        "type": "request",
+        "request": f"{number}.0",
+        "at": at,
+        "session": "Xy3fQa",
+        "client": "claude-code 2.1",
+        "principal": "token:ci",
+        "server": server,
+        "transport": "http",
+        "revision": "2025-11-25",
+        "id": str(number),
+        "method": "tools/call",
+        "target": target,
+        "state": "over",
+        "outcome": "result",
+        "code": None,
+        "ms": ms,
+        "request_bytes": 120,
+        "response_bytes": 2211,
+        "questions": 0,
         "attempts": [{**attempt, "number": number + 100, "revision": "2024-11-05", "via": "pipe"}],
         **members,
     }
@@ -149,39 +175,100 @@ def request(number: int, target: str, **members: Any) -> Json:
 
 def session(name: str, client: str, server: str, **members: Any) -> Json:
     return {
-        **{"type": "session", "session": name, "client": client, "principal": "token:ci", "server": server},
-        **{"transport": "http", "revision": "2025-11-25", "state": "open", "reason": "", "requests": 3},
-        **{"open_requests": 0, "at": 1790000000.0, "ended_at": None, **members},
+        "type": "session",
+        "session": name,
+        "client": client,
+        "principal": "token:ci",
+        "server": server,
+        "transport": "http",
+        "revision": "2025-11-25",
+        "state": "open",
+        "reason": "",
+        "requests": 3,
+        "open_requests": 0,
+        "at": 1790000000.0,
+        "ended_at": None,
+        **members,
     }
 
 
 def server(name: str, state: str, **members: Any) -> Json:
     return {
-        **{"name": name, "path": name, "type": "local", "status": state, "on_demand": False, "state": state},
-        **{"kind": "pipe", "pids": [4711], "sessions": 1, "in_flight": 0, "processes": 1, "spares": 0, "starts": 1},
-        **{"failures": 0, "noise": 0, "differences": {}, "cache_hits": 12, "cache_misses": 30, "last_error": ""},
-        **{"urls": [], "eras": {}, "era": "handshake", "protocol_version": "2024-11-05", "uptime_s": 3725.0},
-        **{"capabilities": ["tools", "resources", "prompts"], "tools": 11, **members},
+        "name": name,
+        "path": name,
+        "type": "local",
+        "status": state,
+        "on_demand": False,
+        "state": state,
+        "kind": "pipe",
+        "pids": [4711],
+        "sessions": 1,
+        "in_flight": 0,
+        "processes": 1,
+        "spares": 0,
+        "starts": 1,
+        "failures": 0,
+        "noise": 0,
+        "differences": {},
+        "cache_hits": 12,
+        "cache_misses": 30,
+        "last_error": "",
+        "urls": [],
+        "eras": {},
+        "era": "handshake",
+        "protocol_version": "2024-11-05",
+        "uptime_s": 3725.0,
+        "capabilities": ["tools", "resources", "prompts"],
+        "tools": 11,
+        **members,
     }
 
 
 def file(id: str, filename: str, mime_type: str, content: bytes, **members: Any) -> tuple[Json, bytes]:
     shown = {
-        **{"id": id, "kind": "artifact", "server": "browser", "session": "Xy3fQa", "uri": f"artifact://{id}"},
-        **{"filename": filename, "mime_type": mime_type, "size_bytes": len(content), "sha256": "ab" * 32},
-        **{"tool": "take_screenshot", "principal": "token:ci", "stored_at_unix": 1790000000.0, "is_live": True},
-        **{"used_at_unix": 1790000000.0, "expires_at_unix": 1790003600.0, "pins": 0, "is_bearer": False},
-        **{"age_s": 240.0, "idle_s": 30.0, "expires_in_s": 3360.0, **members},
+        "id": id,
+        "kind": "artifact",
+        "server": "browser",
+        "session": "Xy3fQa",
+        "uri": f"artifact://{id}",
+        "filename": filename,
+        "mime_type": mime_type,
+        "size_bytes": len(content),
+        "sha256": "ab" * 32,
+        "tool": "take_screenshot",
+        "principal": "token:ci",
+        "stored_at_unix": 1790000000.0,
+        "is_live": True,
+        "used_at_unix": 1790000000.0,
+        "expires_at_unix": 1790003600.0,
+        "pins": 0,
+        "is_bearer": False,
+        "age_s": 240.0,
+        "idle_s": 30.0,
+        "expires_in_s": 3360.0,
+        **members,
     }
     return shown, content
 
 
 def task(id: str, status: str, **members: Any) -> Json:
     return {
-        **{"id": id, "server": "reports", "tool": "write_report", "kind": "proxied", "era": "handshake"},
-        **{"principal": "token:ci", "session": "Xy3fQa", "status": status, "message": "page 3 of 12", "size_bytes": 0},
-        **{"created_at_unix": 1790000000.0, "updated_at_unix": 1790000000.0, "expires_at_unix": 1790003600.0},
-        **{"age_s": 75.0, "expires_in_s": 3525.0, **members},
+        "id": id,
+        "server": "reports",
+        "tool": "write_report",
+        "kind": "proxied",
+        "era": "handshake",
+        "principal": "token:ci",
+        "session": "Xy3fQa",
+        "status": status,
+        "message": "page 3 of 12",
+        "size_bytes": 0,
+        "created_at_unix": 1790000000.0,
+        "updated_at_unix": 1790000000.0,
+        "expires_at_unix": 1790003600.0,
+        "age_s": 75.0,
+        "expires_in_s": 3525.0,
+        **members,
     }
 
 

@@ -20,7 +20,15 @@ Json = dict[str, Any]
 
 
 def request(n: int, key: str = "1.0", state: str = "over", **members: Any) -> Json:
-    whole = {"n": n, "type": "request", "request": key, "at": 0, "session": "S", "client": "cursor 1.4", "server": "all"}
+    whole = {
+        "n": n,
+        "type": "request",
+        "request": key,
+        "at": 0,
+        "session": "S",
+        "client": "cursor 1.4",
+        "server": "all",
+    }
     whole |= {"method": "tools/call", "target": "read", "state": state, "outcome": "", "code": None, "ms": None}
     if state == "over":
         whole |= {"outcome": "result", "ms": 41.8, "response_bytes": 2211}
@@ -28,7 +36,16 @@ def request(n: int, key: str = "1.0", state: str = "over", **members: Any) -> Js
 
 
 def message(n: int, leg: str, way: str, **members: Any) -> Json:
-    whole = {"n": n, "type": "message", "at": 0, "leg": leg, "way": way, "channel": 1, "session": "S", "server": "files"}
+    whole = {
+        "n": n,
+        "type": "message",
+        "at": 0,
+        "leg": leg,
+        "way": way,
+        "channel": 1,
+        "session": "S",
+        "server": "files",
+    }
     return whole | {"kind": "request", "id": "3", "method": "tools/call", "request": "1.0", "bytes": 120} | members
 
 
@@ -90,7 +107,11 @@ CALL = ["cursor", "1.4", "→", "all", "(files)", "tools/call", "read"]
 
 
 def test_a_request_is_a_line_when_it_is_over() -> None:
-    events = [message(1, "client", "in"), request(2), {"n": 3, "type": "stderr", "at": 0, "server": "files", "text": "x"}]
+    events = [
+        message(1, "client", "in"),
+        request(2),
+        {"n": 3, "type": "stderr", "at": 0, "server": "files", "text": "x"},
+    ]
     assert words(followed(Gateway(news([]), news(events)))) == [[*CALL, "result", "42", "ms", "2.2", "KiB"]]
     failed = request(4, outcome="error", code=-32602, ms=0.4, response_bytes=7, attempts=[])
     (line,) = words(followed(Gateway(news([]), news([failed]))))
