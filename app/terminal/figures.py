@@ -1,4 +1,4 @@
-"""What `isthmus top` shows, from the events of the last minute and the pages of servers and sessions."""
+"""The figures of `isthmus top`, from the events of the last minute and the pages of servers and sessions."""
 
 from __future__ import annotations
 
