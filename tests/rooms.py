@@ -242,6 +242,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/runtime",
         "app/stores",
     ),
+    "app/terminal": ("app/base", "app/commands"),
     "app/cli": (
         "app/admin",
         "app/base",
@@ -255,6 +256,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/logins",
         "app/runtime",
         "app/stores",
+        "app/terminal",
         "app/trying",
         "app/workers",
     ),

@@ -55,7 +55,7 @@ def say(text: str, paint: Callable[[str], str] | None = None, *, is_raw: bool = 
         os.set_blocking(sys.stdout.fileno(), True)
     try:
         shown = text if is_raw else laid_out(text)
-        print(shown if paint is None or not _has_colours() else paint(shown), flush=True)
+        print(shown if paint is None or not has_colours() else paint(shown), flush=True)
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
@@ -84,7 +84,7 @@ def has_reader() -> bool:
     return True
 
 
-def _has_colours() -> bool:
+def has_colours() -> bool:
     """True if stdout is a terminal with colours, and nobody refuses them (https://no-color.org)."""
     is_refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     return not is_refused and sys.stdout is not None and sys.stdout.isatty()

@@ -11,6 +11,7 @@ from ..base.errors import ConfigError
 from ..runtime.signals import end_by
 from ..terminal.events import Feed
 from ..terminal.filter import FilterError, compiled
+from ..terminal.screen import Ended
 from ..terminal.tail import Wanted, tail
 from ..terminal.top import TIMEOUT_S, show_once, top
 from .remote import isthmus_of
@@ -55,5 +56,10 @@ def look(options: argparse.Namespace) -> int:
         return DONE
     if sys.stdout is None or not sys.stdout.isatty():
         raise ConfigError("got a stdout that is no terminal, expected one, or --once, or --json")
-    top(feed)
+    try:
+        top(feed)
+    except KeyboardInterrupt:
+        end_by(signal.SIGINT)
+    except Ended as ended:
+        end_by(ended.number)
     return DONE

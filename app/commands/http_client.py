@@ -1,7 +1,7 @@
 """A client of the operator pages of a running isthmus, and what its tables are made with.
 
-The commands `ps`, `start`, `stop`, `restart`, `tasks` (`tasks`), `files` (`files_over_http`), `connect-info`, `tail` and
-`top` (`app/terminal`) use it.
+The commands `ps`, `start`, `stop`, `restart`, `tasks` (`tasks`), `files` (`files_over_http`), `connect-info`, `tail`
+and `top` (`app/terminal`) use it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REASON_MAX_CHARS: Final = 300
 
 
 class Unreachable(Failed):
-    """Nothing answers there at the moment."""
+    """No isthmus answers there at the moment."""
 
 
 class Isthmus(NamedTuple):

@@ -192,7 +192,7 @@ def _number_test(word: _Word, field: str, value: str) -> Test:
 
 
 def _pattern(value: str, end: str) -> re.Pattern[str]:
-    """Returns what finds the whole field, or, of a client and a method, its first words: `cursor` finds "cursor 1.4"."""
+    """Returns what finds the whole field, or, of a client or a method, its first words: `cursor` in "cursor 1.4"."""
     if "*" not in value:
         return re.compile(re.escape(value) + end, re.IGNORECASE)
     parts = ".*".join(re.escape(part) for part in re.split(r"\*+", value))

@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Known:
-    """What is known of requests and sessions, for the events that only name them."""
+    """The requests and sessions that are known, for the events that only name them."""
 
     def __init__(self) -> None:
         self._requests: dict[str, Event] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -126,7 +125,8 @@ def test_the_start_of_a_request_is_shown_once() -> None:
 def test_messages_have_the_target_of_their_request_and_lines_their_server() -> None:
     legs = [("client", "in"), ("server", "out"), ("server", "in"), ("client", "out")]
     events = [message(n, leg, way) for n, (leg, way) in enumerate(legs, 1)] + [request(5)]
-    events[2] |= {"kind": "response", "method": ""}
+    for each in events[2:4]:
+        each |= {"kind": "response", "method": ""}
     events += [
         {"n": 6, "type": "stderr", "at": 0, "server": "files", "text": "a\x1b[31mb\n"},
         {"n": 7, "type": "note", "level": "warning", "at": 0, "server": "files", "text": "slow"},
@@ -136,7 +136,7 @@ def test_messages_have_the_target_of_their_request_and_lines_their_server() -> N
         ["cursor", "1.4", "→", "isthmus", "tools/call", "read", "request", "3"],
         ["isthmus", "→", "files", "tools/call", "read", "request", "3"],
         ["files", "→", "isthmus", "tools/call", "read", "response", "3"],
-        ["isthmus", "→", "cursor", "1.4", "tools/call", "read", "request", "3"],
+        ["isthmus", "→", "cursor", "1.4", "tools/call", "read", "response", "3"],
     ]
     assert printed[5:] == ["files stderr: a\\x1b[31mb\\n", "files warning: slow"]
     assert len(followed(Gateway(news([]), news(events)), filter="target:read id:3", messages=True, stderr=True)) == 4
@@ -175,7 +175,9 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "KNOWN_MAX", 2)
     known = Known()
     known.learn(msgspec.convert(request(n, f"{n}.0", session=f"S{n}"), Event) for n in range(5))
-    shown: Callable[[int], object] = lambda n: known.row(
-        msgspec.convert(message(9, "client", "in", request=f"{n}.0", session=f"S{n}"), Event)
-    )["target"]
+
+    def shown(n: int) -> object:
+        event = message(9, "client", "in", request=f"{n}.0", session=f"S{n}")
+        return known.row(msgspec.convert(event, Event))["target"]
+
     assert [shown(n) for n in range(5)] == ["", "", "", "read", "read"]
