@@ -100,9 +100,7 @@ class Tail:
         asked_at = self._clock()
         while is_wanted():
             if self._clock() - asked_at > UNSEEN_S:
-                self._complain(
-                    "nothing was asked for a minute, so the gateway may have stopped to record"
-                )
+                self._complain("nothing was asked for a minute, so the gateway may have stopped to record")
             news = self._next()
             asked_at = self._clock()
             if news.is_new_run:
