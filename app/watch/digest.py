@@ -42,7 +42,7 @@ from .wire_log import SHOWN_MAX_BYTES, Entry, Happened, Message, Noted
 
 INITIALIZED: Final = "notifications/initialized"
 GREETINGS: Final = frozenset({"initialize", "server/discover", INITIALIZED})
-"""What Isthmus sends to a server for the `initialize` of a client, before it or later."""
+"""Messages that Isthmus sends to a server for the `initialize` of a client, before it or later."""
 KNOWN_MAX: Final = 20_000
 """Ids, tokens, requests and sessions, of each kind, that are remembered: those of all that is open, and some more. At
 it: the oldest are forgotten, and what comes for them belongs to no request."""
