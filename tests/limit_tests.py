@@ -632,6 +632,31 @@ LIMIT_TESTS: Final = {
     "app/telemetry/counters.py::WAITING_MAX": (
         "app/telemetry/test_counters.py::test_events_wait_to_be_counted_but_not_many"
     ),
+    "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
+    "app/telemetry/span_export.py::BATCH_MAX": (
+        "app/telemetry/test_span_export.py::test_what_was_put_is_sent_before_a_stop_and_in_order"
+    ),
+    "app/telemetry/span_export.py::FLUSH_MAX_S": (
+        "app/telemetry/test_span_export.py::test_a_collector_that_never_answers_holds_nothing_up"
+    ),
+    "app/telemetry/span_export.py::QUEUE_MAX_BYTES": (
+        "app/telemetry/test_span_export.py::test_a_collector_that_never_answers_holds_nothing_up"
+    ),
+    "app/telemetry/spans.py::ARGUMENTS_MAX_CHARS": "app/telemetry/test_spans.py::test_large_arguments_are_cut",
+    "app/telemetry/spans.py::KEYS_MAX": "app/telemetry/test_spans.py::test_large_arguments_are_cut",
+    "app/telemetry/spans.py::OPEN_MAX": ("app/telemetry/test_spans.py::test_no_more_spans_are_open_than_the_limit"),
+    "core/state/exchange.py::TRACE_LINKS_MAX": (
+        "core/engine/test_tracing.py::test_a_request_has_no_more_links_than_the_limit"
+    ),
+    "core/tracing/baggage.py::BAGGAGE_MAX_CHARS": (
+        "core/tracing/test_context.py::test_baggage_that_is_too_long_is_dropped"
+    ),
+    "core/tracing/context.py::STATE_MAX_CHARS": (
+        "core/tracing/test_context.py::test_a_state_that_is_too_long_is_dropped"
+    ),
+    "core/tracing/context.py::STATE_MAX_MEMBERS": (
+        "core/tracing/test_context.py::test_a_state_that_is_too_long_is_dropped"
+    ),
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),

@@ -26,11 +26,11 @@ QUEUE_MAX_BYTES: Final = 8 * 1024 * 1024
 """Bytes of spans that wait, at 1 KiB each and more with arguments: those of more than a minute at the usual limit of
 100 in a second. At it: new ones are dropped, and counted."""
 BATCH_MAX: Final = 512
-"""Spans that are sent at once, as OpenTelemetry's own processor has it."""
+"""Spans that are sent at once, as OpenTelemetry's own processor has it. At it: the rest is sent next."""
 PERIOD_S: Final = 1.0
 """Seconds for which spans are gathered, unless they are enough for a batch."""
 FLUSH_MAX_S: Final = 5.0
-"""Seconds that a stop waits for the last spans. A collector that answers takes much less."""
+"""Seconds that a stop waits for the last spans. A collector that answers takes much less. At it: they are dropped."""
 
 _log = logging.getLogger("isthmus.spans")
 _MISSING: Final = "telemetry.traces wants packages that are not installed: pip install 'isthmus[otel]'"

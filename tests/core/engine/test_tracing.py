@@ -11,7 +11,7 @@ from dialogue import Dialogue
 from driving import Client, Driver, SentMessage, connect, driver, request
 from inside import Inside
 from isthmus.core.base.effects import Emit
-from isthmus.core.base.events import Cause, End, Headers, PostOpening
+from isthmus.core.base.events import Cause, End, EventPipeOpening, Headers, MessageOpening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Kind, Offer, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.revisions import Era
@@ -24,6 +24,7 @@ from isthmus.core.base.telemetry import (
     TaskGiven,
     Tracing,
 )
+from isthmus.core.state.exchange import TRACE_LINKS_MAX
 from isthmus.core.tracing.carrying import FIELDS
 from isthmus.core.tracing.context import TraceContext, format_parent, parse_context
 from stateless_driving import (
@@ -276,6 +277,38 @@ def test_a_client_that_comes_back_with_answers_is_linked() -> None:
     (ended,) = [one for one in told(world, RequestEnded) if one.method == "tools/call"]
     assert ended.request == started.request
     assert ended.links == ((TWO.trace_id, TWO.span_id),)
+
+
+def test_a_request_has_no_more_links_than_the_limit() -> None:
+    world = driver(tracing=RECORDED)
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", call())
+    (exchange,) = Inside(world.engine).sessions.sessions[client.session or ""].exchanges.values()
+    for _ in range(TRACE_LINKS_MAX + 1):
+        exchange.link_trace(exchange.trace)
+    assert len(exchange.trace_links) == TRACE_LINKS_MAX
+
+
+def test_a_header_of_a_post_is_that_of_its_message_over_http_and_sse() -> None:
+    """The stream of the client is one channel, on which each message has its own."""
+    world = driver(tracing=BRIDGED)
+    pipe = world.engine.new_channel()
+    world.open(pipe, EventPipeOpening("pipe", endpoint="/messages/pipe"))
+    token = world.sent[pipe][0].message.decode().partition("=")[2]
+
+    def send(message: bytes, context: Headers = ()) -> None:
+        channel = world.engine.new_channel()
+        world.open(channel, MessageOpening("pipe", token, trace_context=context))
+        world.send(channel, message)
+
+    send(request("0", "initialize", f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}'))
+    world.start_server()
+    send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    for context, expected in ((header(ONE), carried(ONE)), ((), {}), (header(TWO), carried(TWO))):
+        send(request("1", "tools/call", call()), context)
+        sent = world.take_sent("tools/call")
+        assert meta_of(sent) == expected
+        world.answer(sent)
 
 
 # --- Corner cases -----------------------------------------------------------------------------------------------------
