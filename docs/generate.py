@@ -36,6 +36,7 @@ from isthmus.app.config.access_settings import (
     Token,
     TrustedProxy,
 )
+from isthmus.app.config.audit_settings import Audit
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
@@ -108,6 +109,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
     "telemetry.traces": Traces,
+    "telemetry.audit": Audit,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,
@@ -349,7 +351,7 @@ FIXED_THEMES: Final = {
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
     "Fixed: the live page": ("app/watch",),
-    "Fixed: metrics": ("app/telemetry",),
+    "Fixed: telemetry": ("app/telemetry", "core/base", "core/tracing"),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

@@ -590,6 +590,7 @@ LIMIT_TESTS: Final = {
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
+    "core/base/telemetry.py::NAME_MAX_CHARS": "core/state/test_telemetry.py::test_names_are_cut",
     "core/state/telemetry.py::ID_MAX_BYTES": ("core/state/test_telemetry.py::test_names_are_cut"),
     "app/telemetry/audit.py::CLOSE_TIMEOUT_S": (
         "app/telemetry/test_audit.py::test_the_end_does_not_wait_for_a_disk_that_hangs"
@@ -633,9 +634,6 @@ LIMIT_TESTS: Final = {
         "app/telemetry/test_counters.py::test_events_wait_to_be_counted_but_not_many"
     ),
     "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
-    "app/telemetry/span_export.py::BATCH_MAX": (
-        "app/telemetry/test_span_export.py::test_what_was_put_is_sent_before_a_stop_and_in_order"
-    ),
     "app/telemetry/span_export.py::FLUSH_MAX_S": (
         "app/telemetry/test_span_export.py::test_a_collector_that_never_answers_holds_nothing_up"
     ),

@@ -26,7 +26,7 @@ QUEUE_MAX_BYTES: Final = 8 * 1024 * 1024
 """Bytes of spans that wait, at 1 KiB each and more with arguments: those of more than a minute at the usual limit of
 100 in a second. At it: new ones are dropped, and counted."""
 BATCH_MAX: Final = 512
-"""Spans that are sent at once, as OpenTelemetry's own processor has it. At it: the rest is sent next."""
+"""Spans that are sent at once, as OpenTelemetry's own processor has it."""
 PERIOD_S: Final = 1.0
 """Seconds for which spans are gathered, unless they are enough for a batch."""
 FLUSH_MAX_S: Final = 5.0
@@ -95,12 +95,12 @@ class SpanExport:
             if len(self._waiting) == BATCH_MAX:
                 self._changed.notify()
 
-    def stop(self, within_s: float = FLUSH_MAX_S) -> None:
+    def stop(self) -> None:
         """Sends what waits, and ends the thread. What could not be sent in time is dropped. Blocks."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
-        self._thread.join(within_s)
+        self._thread.join(FLUSH_MAX_S)
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # also ends a pause between two attempts
         self._thread.join(0.5)
 

@@ -107,4 +107,5 @@ def test_a_collector_that_never_answers_holds_nothing_up(monkeypatch: pytest.Mon
                 export.put(span(number))
             assert export.dropped == {"queue": 50, "collector": 0}
             assert export._thread.is_alive()
-            export.stop(within_s=0.1)
+            monkeypatch.setattr(span_export, "FLUSH_MAX_S", 0.1)
+            export.stop()

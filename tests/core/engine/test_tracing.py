@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from dialogue import Dialogue
-from driving import Client, Driver, SentMessage, connect, driver, request
+from driving import LATEST, Client, Driver, SentMessage, connect, driver, request
 from inside import Inside
 from isthmus.core.base.effects import Emit
 from isthmus.core.base.events import Cause, End, EventPipeOpening, Headers, MessageOpening, PostOpening
