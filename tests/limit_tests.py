@@ -689,6 +689,21 @@ LIMIT_TESTS: Final = {
     "core/upstream/health.py::TOOL_MAX_CHARS": (
         "core/upstream/test_health.py::test_refused_calls_are_counted_by_a_bounded_number_of_names"
     ),
+    "app/telemetry/audit.py::QUEUE_MAX_BYTES": ("app/telemetry/test_audit.py::test_records_that_wait_are_bounded"),
+    "app/telemetry/audit.py::OPEN_MAX": ("app/telemetry/test_audit.py::test_requests_that_never_end_are_forgotten"),
+    "app/telemetry/audit_file.py::TORN_MAX_BYTES": (
+        "app/telemetry/test_audit_file.py::test_another_text_stays_and_ends_its_line"
+    ),
+    "app/telemetry/audit_records.py::TEXT_MAX_CHARS": ("app/telemetry/test_audit_records.py::test_names_are_bounded"),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::READ_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
     "app/disk/walk.py::DEPTH_MAX": "app/disk/test_survey.py::test_depth_is_bounded",
     "app/disk/walk.py::PATH_SIZE_MAX": "app/disk/test_survey.py::test_paths_too_long_to_be_opened_are_passed_over",
     "app/disk/permissions.py::PRIVATE_ENTRIES_MAX": (
