@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from ..core.access.gate import Gate
@@ -21,7 +22,7 @@ from ..core.access.issuers import Issuers
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
-from ..core.base.telemetry import Detail, TelemetryEvent
+from ..core.base.telemetry import Detail
 from ..core.bulk import BulkEngine
 from ..core.state.records import TASK_PREFIX, artifact_key
 from ..core.status import Command
@@ -38,6 +39,7 @@ from ..transports.unix.listener import LineListener, remove_socket
 from .admin.pages import ManagementPages
 from .admin.revocations import KIND, RevocationPages, stored_revocations
 from .base.errors import StartError
+from .base.listeners import Listener, detail_of
 from .base.version import VERSION
 from .cluster import lock_record
 from .cluster.changes import Interest, changes_of_workers, opened_changes
@@ -61,17 +63,30 @@ from .runtime import request_log
 from .runtime.certificates import ListenerCertificate, listener_certificate
 from .runtime.event_loop import drive_of
 from .runtime.hub import Hub
-from .runtime.listeners import internal_surface, line_listener, open_listeners, places_of, surface_of
+from .runtime.listeners import (
+    host_and_port_of,
+    internal_surface,
+    line_listener,
+    open_listeners,
+    open_page_listener,
+    places_of,
+    surface_of,
+)
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.token_files import TokenFiles, token_folders
 from .runtime.trace_file import Trace, open_trace
 from .runtime.upstream_addresses import forwarder_for, upstreams_of
 from .runtime.upstreams import warn_of_unchecked
-from .stores.folder import kept_key, local_token, start_errors
+from .stores.folder import kept_key, local_token, page_token, start_errors
 from .stores.purge import keep_purged
 from .stores.start_up import remove_leftovers
 from .stores.stores import opened
+from .telemetry.counters import Counters
+from .telemetry.histogram import STEPS_S, Histogram
+from .telemetry.loop_lag import measure
+from .telemetry.measurements import Measurements
+from .telemetry.store_times import StoreTimes
 from .workers.pages import answers_alone, pages_of_all
 from .workers.worker import Worker
 
@@ -79,6 +94,7 @@ if TYPE_CHECKING:
     from ..transports.access.issuer_requests import IssuerRequests
     from ..transports.web_fetch import FetchSettings
     from .logins.setup import Logins
+    from .watch.watching import Watching
 
 T = TypeVar("T")
 NEW_FILE_S = 600.0
@@ -116,6 +132,7 @@ class Gateway:
         wait_arrived: returns when requests that are arriving have arrived, or after a short time.
         is_stopping: it was told to stop, and still serves.
         local_token: opens its pages of operators on this machine; None: nothing listens, or the settings say who may.
+        page_url: the URL of the live page, with its token; empty without one.
     """
 
     settings: Settings
@@ -136,6 +153,7 @@ class Gateway:
     wait_arrived: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     is_stopping: bool = False
     local_token: str | None = None
+    page_url: str = ""
     _is_hurried: anyio.Event = field(default_factory=anyio.Event)
 
     async def announce_stop(self) -> None:
@@ -215,7 +233,7 @@ async def running(
     Raises:
         ConfigError: the lock of `settings.pins` cannot be used.
         StartError: nothing says who may call, the port is taken, a certificate cannot be used, the storage is in use, a
-            shared store cannot be used, or the trace cannot be written.
+            shared store cannot be used, the trace cannot be written, or a package for spans is not installed.
     """
     if listen and (problem := who_may(settings)):
         raise StartError(problem)
@@ -224,6 +242,7 @@ async def running(
     pins = {} if has_lock_record else pin_rules(settings)
     gate_settings = to_gate_settings(settings)
     issuers = None if gate_settings is None else _issuers(settings.auth)
+    has_metrics, store_times = listen and settings.core.management.enabled, StoreTimes()
     wants_logins = tokens is None and any(server.upstream.auth is not None for server in settings.servers)
     if wants_logins and is_lasting and settings.storage.is_shared:
         check_login_key(settings)
@@ -243,6 +262,7 @@ async def running(
             link_key = await to_thread.run_sync(kept_key, state, "link.key")
             state_key = await to_thread.run_sync(kept_key, state, "state.key")
             own_token = await to_thread.run_sync(local_token, settings, state) if listen else None
+            ui_token = await to_thread.run_sync(page_token, settings, state)
             stores = await stack.enter_async_context(
                 opened(settings.storage, root, may_share=is_lasting, worker="" if worker is None else worker.tag)
             )
@@ -287,6 +307,11 @@ async def running(
             stack.enter_context(TokenFiles()).show(places_of(listeners), own_token)
         if listen and worker is None and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
+        page_listener = None
+        if settings.ui.listen is not None:
+            page_listener = await open_page_listener(settings.ui.listen)
+            stack.push_async_callback(page_listener.aclose)
+            stack.enter_context(TokenFiles()).show(places_of([(page_listener, None)]), ui_token)
         replicas: Replicas | None = None
         internal = await open_internal(settings.cluster) if listen else None
         if internal is not None:
@@ -307,11 +332,6 @@ async def running(
 
             tags = "" if membership is None else membership.name.tag, "" if worker is None else worker.tag
             audit = await stack.enter_async_context(opened_audit(settings.telemetry.audit, *tags))
-        events: list[tuple[Detail, Callable[[TelemetryEvent], None]]] = []
-        if request_log.is_wanted():
-            events.append((Detail.ENDS, request_log.write))
-        if audit is not None:
-            events.append((Detail.STEPS, audit.receive))
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
             settings,
@@ -324,12 +344,40 @@ async def running(
             names=names,
             pins=pins,
             has_many_clients=listen,
-            telemetry=max((detail for detail, _ in events), default=Detail.NONE),
             decides=audit is not None and audit.refuses,
             shares_storage=stores.shared,
             replica=None if membership is None else membership.name,
         )
+        event_listeners = request_log.listeners()
+        if audit is not None:
+            event_listeners.append(Listener(Detail.STEPS, audit.receive))
+        watched = Detail.NONE if settings.ui.listen is None else Detail.STEPS
+        measurements: Measurements | None = None
+        if has_metrics:
+            measurements = Measurements(Counters(plan.servers, plan.profiles), store_times, Histogram(STEPS_S))
+            event_listeners.append(Listener(Detail.ENDS, measurements.counters.receive))
+        plan = msgspec.structs.replace(plan, telemetry=max(detail_of(event_listeners), watched))
+        spans_dropped: Callable[[], Mapping[str, int]] = dict
+        if (traces := settings.telemetry.traces) is not None:
+            from .telemetry.span_export import span_export  # late: few have spans
+            from .telemetry.spans import Spans
+
+            exported = await stack.enter_async_context(_in_thread(span_export(traces.endpoint, traces.headers)))
+            spans = Spans(exported.put, traces.arguments)
+            # After the line above: of requests without a span it needs nothing, and `Plan.tracing` asks for the rest.
+            event_listeners.append(Listener(Detail.STEPS, spans.receive))
+
+            def spans_dropped() -> Mapping[str, int]:
+                return exported.dropped | {"open": spans.lost, "rate": hub.engine.spans_refused}
+
         stderr: dict[str, list[str]] = {}
+        watching: Watching | None = None
+
+        def log_line(server: str, line: str) -> None:
+            _keep_and_log(stderr, log_server or _log_server, server, line)
+            if watching is not None:
+                watching.note("stderr", server, line)
+
         logins = None
         if wants_logins:
             replica_tell = None if changes is None else announce
@@ -342,11 +390,11 @@ async def running(
             {server.id: upstreams_of(server, names) for server in settings.servers if server.inspect},
             workspaces,
             limits,
-            log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
+            log_server=log_line,
             drive=drive_of(settings.core, os.environ),
             tokens=tokens if tokens is not None else {} if logins is None else logins.tokens,
+            listeners=event_listeners,
             wall_time=stores.wall_time,
-            listeners=[listener for _, listener in events],
             decide=None if audit is None else audit.decide,
         )
         forwarder = await stack.enter_async_context(forwarder_for(settings, plan.link_key, limits, names, hub.drive))
@@ -361,6 +409,8 @@ async def running(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             tasks.start_soon(keep_purged, stores.records)
+            if measurements is not None:
+                tasks.start_soon(measure, measurements.lag)
             if stores.shared_blobs is not None and membership is not None:
                 from .stores.sweeper import Sweeper  # late: only shared stores are swept
 
@@ -381,7 +431,7 @@ async def running(
                     await tasks.start(requests.run)
                     wait_for_issuer = requests.wait
                     gateway.issuers, gateway.issuer_requests = gate.issuers, requests
-                if listeners:
+                if listeners or page_listener is not None:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets, names, local_token=own_token, base_url=base_url)
@@ -396,6 +446,9 @@ async def running(
                         revocations,
                         traffic,
                         tool_counts=gateway.tool_counts,
+                        measurements=measurements,
+                        spans_dropped=spans_dropped,
+                        storage_root=root,
                         connect=connect,
                         replica=lambda: None if membership is None else (membership.name.tag, membership.replica_count),
                         is_stopping=lambda: gateway.is_stopping,
@@ -410,6 +463,29 @@ async def running(
                         pages = pages_of_all(pages, shared_pages)
                     if audit is not None:
                         pages = audit.pages(pages)
+                    if page_listener is not None:
+                        from .watch.page_server import live_page, url_of  # late: few are watched
+
+                        where = host_and_port_of(page_listener)
+                        page = live_page(
+                            settings,
+                            hub,
+                            own_sessions,
+                            pages,
+                            surface,
+                            files,
+                            limits,
+                            where,
+                            token=ui_token,
+                            gate=gate,
+                            wait_for_issuer=wait_for_issuer,
+                            stderr=stderr,
+                        )
+                        watching = page.watching
+                        await tasks.start(watching.run)
+                        await tasks.start(_serve, page.server, page_listener, tls, _shielded(serving))
+                        gateway.page_url = url_of(where, "http" if tls is None else "https", ui_token)
+                if listeners:
                     http = HttpServer(
                         surface,
                         hub,

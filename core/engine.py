@@ -208,6 +208,13 @@ class Engine:
         return self._context.timers.next_timeout()
 
     @property
+    def spans_refused(self) -> int:
+        """The number of requests that have no span though they were to have one: too many are made already
+        (`Tracing.spans_per_second_max`)."""
+        tracer = self._context.tracer
+        return 0 if tracer is None else tracer.sampler.refused
+
+    @property
     def earliest_at(self) -> float:
         """A moment before which no deadline is due.
 

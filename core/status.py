@@ -7,6 +7,7 @@ from collections import Counter
 
 import msgspec
 
+from .base.events import PipeOpening
 from .base.revisions import Era
 from .endpoints.channels import MessageRole, PipeRole, PostRole, StreamRole
 from .routing.links import Links
@@ -104,16 +105,20 @@ class ChannelStatus(msgspec.Struct, frozen=True):
         is_upstream: it leads to a server; else it is of a client.
         server: the id of the server; of a client, that of the server or profile that it uses.
         session: the public name of the client's session; "" if it has none yet, or the channel serves several.
+        is_own: it is of a session of the driver's own, and no wire.
     """
 
     is_upstream: bool
     server: str
     session: str
+    is_own: bool = False
 
 
 def channel_status(role: ChannelRole | None) -> ChannelStatus | None:
     """Returns the status of a channel with this role; None if it carries no messages of the protocol, or is gone."""
     match role:
+        case PipeRole(opening=PipeOpening(is_own=True)):
+            return ChannelStatus(False, role.opening.server, "", is_own=True)
         case PostRole() | PipeRole():
             return ChannelStatus(False, role.opening.server, "" if role.session is None else role.session.sid)
         case MessageRole():

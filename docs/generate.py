@@ -59,6 +59,7 @@ from isthmus.app.config.settings import (
     ToolFilter,
     Upstream,
 )
+from isthmus.app.config.telemetry_settings import Traces
 from isthmus.app.config.tls_settings import Tls
 from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
@@ -89,10 +90,24 @@ MACHINES: Final = {
     "lease": "isthmus.core.replicas.leases",
 }
 
-SECTIONS: Final = ("core", "auth", "storage", "cluster", "sessions", "uploads", "artifacts", "tasks", "pins", "clean")
+SECTIONS: Final = (
+    "core",
+    "auth",
+    "storage",
+    "cluster",
+    "sessions",
+    "uploads",
+    "artifacts",
+    "tasks",
+    "telemetry",
+    "pins",
+    "clean",
+    "ui",
+)
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
+    "telemetry.traces": Traces,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,
@@ -333,6 +348,8 @@ FIXED_THEMES: Final = {
     "Fixed: search": ("core/search",),
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
+    "Fixed: the live page": ("app/watch",),
+    "Fixed: metrics": ("app/telemetry",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
 

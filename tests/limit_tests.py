@@ -590,6 +590,73 @@ LIMIT_TESTS: Final = {
     "core/profiles/plain_calls.py::ROUTES_MAX": (
         "core/profiles/test_plain_calls.py::test_no_more_is_kept_of_calls_than_routes"
     ),
+    "core/state/telemetry.py::ID_MAX_BYTES": ("core/state/test_telemetry.py::test_names_are_cut"),
+    "app/telemetry/audit.py::CLOSE_TIMEOUT_S": (
+        "app/telemetry/test_audit.py::test_the_end_does_not_wait_for_a_disk_that_hangs"
+    ),
+    "app/telemetry/audit.py::OPEN_MAX": "app/telemetry/test_audit.py::test_requests_that_never_end_are_forgotten",
+    "app/telemetry/audit.py::QUEUE_MAX_BYTES": "app/telemetry/test_audit.py::test_records_that_wait_are_bounded",
+    "app/telemetry/audit_file.py::TORN_MAX_BYTES": (
+        "app/telemetry/test_audit_file.py::test_another_text_stays_and_ends_its_line"
+    ),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::ARGUMENTS_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::READ_MAX_BYTES": (
+        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
+    ),
+    "app/telemetry/audit_records.py::TEXT_MAX_CHARS": "app/telemetry/test_audit_records.py::test_names_are_bounded",
+    "app/telemetry/syslog.py::HOST_MAX_CHARS": "app/telemetry/test_syslog.py::test_the_name_of_the_host_is_bounded",
+    "app/telemetry/syslog.py::TIMEOUT_S": (
+        "app/telemetry/test_syslog.py::test_a_server_that_reads_nothing_holds_up_a_write_for_a_while_only"
+    ),
+    "app/watch/wire_log.py::WAITING_MAX": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
+    "app/watch/wire_log.py::WAITING_MAX_BYTES": ("app/watch/test_wire_log.py::test_what_nobody_reads_is_counted_only"),
+    "app/watch/wire_log.py::SHOWN_MAX_BYTES": (
+        "app/watch/test_wire_log.py::test_a_message_in_parts_is_kept_up_to_a_limit"
+    ),
+    "app/watch/records.py::RECORDS_MAX": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/records.py::MESSAGES_MAX": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/records.py::BODIES_MAX_BYTES": ("app/watch/test_records.py::test_the_oldest_records_are_dropped"),
+    "app/watch/digest.py::KNOWN_MAX": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::ENDED_SESSIONS_MAX": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::ID_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/digest.py::TEXT_MAX_CHARS": ("app/watch/test_records.py::test_tables_and_texts_are_bounded"),
+    "app/watch/pages.py::EVENTS_MAX": ("app/watch/test_pages.py::test_records_come_in_portions"),
+    "app/telemetry/counters.py::TOOLS_MAX": (
+        "app/telemetry/test_counters.py::test_a_server_has_so_many_tools_that_are_counted_apart"
+    ),
+    "app/telemetry/counters.py::WAITING_MAX": (
+        "app/telemetry/test_counters.py::test_events_wait_to_be_counted_but_not_many"
+    ),
+    "core/base/telemetry.py::TOOLS_MAX": "core/state/test_telemetry.py::test_the_names_of_listed_tools_are_emitted",
+    "app/telemetry/span_export.py::BATCH_MAX": (
+        "app/telemetry/test_span_export.py::test_what_was_put_is_sent_before_a_stop_and_in_order"
+    ),
+    "app/telemetry/span_export.py::FLUSH_MAX_S": (
+        "app/telemetry/test_span_export.py::test_a_collector_that_never_answers_holds_nothing_up"
+    ),
+    "app/telemetry/span_export.py::QUEUE_MAX_BYTES": (
+        "app/telemetry/test_span_export.py::test_a_collector_that_never_answers_holds_nothing_up"
+    ),
+    "app/telemetry/spans.py::ARGUMENTS_MAX_CHARS": "app/telemetry/test_spans.py::test_large_arguments_are_cut",
+    "app/telemetry/spans.py::KEYS_MAX": "app/telemetry/test_spans.py::test_large_arguments_are_cut",
+    "app/telemetry/spans.py::OPEN_MAX": ("app/telemetry/test_spans.py::test_no_more_spans_are_open_than_the_limit"),
+    "core/state/exchange.py::TRACE_LINKS_MAX": (
+        "core/engine/test_tracing.py::test_a_request_has_no_more_links_than_the_limit"
+    ),
+    "core/tracing/baggage.py::BAGGAGE_MAX_CHARS": (
+        "core/tracing/test_context.py::test_baggage_that_is_too_long_is_dropped"
+    ),
+    "core/tracing/context.py::STATE_MAX_CHARS": (
+        "core/tracing/test_context.py::test_a_state_that_is_too_long_is_dropped"
+    ),
+    "core/tracing/context.py::STATE_MAX_MEMBERS": (
+        "core/tracing/test_context.py::test_a_state_that_is_too_long_is_dropped"
+    ),
     "core/state/telemetry.py::LOOKED_AT_MAX_BYTES": (
         "core/state/test_telemetry.py::test_a_large_result_is_not_searched"
     ),
@@ -688,21 +755,6 @@ LIMIT_TESTS: Final = {
     ),
     "core/upstream/health.py::TOOL_MAX_CHARS": (
         "core/upstream/test_health.py::test_refused_calls_are_counted_by_a_bounded_number_of_names"
-    ),
-    "app/telemetry/audit.py::QUEUE_MAX_BYTES": ("app/telemetry/test_audit.py::test_records_that_wait_are_bounded"),
-    "app/telemetry/audit.py::OPEN_MAX": ("app/telemetry/test_audit.py::test_requests_that_never_end_are_forgotten"),
-    "app/telemetry/audit_file.py::TORN_MAX_BYTES": (
-        "app/telemetry/test_audit_file.py::test_another_text_stays_and_ends_its_line"
-    ),
-    "app/telemetry/audit_records.py::TEXT_MAX_CHARS": ("app/telemetry/test_audit_records.py::test_names_are_bounded"),
-    "app/telemetry/audit_records.py::ARGUMENTS_MAX": (
-        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
-    ),
-    "app/telemetry/audit_records.py::ARGUMENTS_MAX_BYTES": (
-        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
-    ),
-    "app/telemetry/audit_records.py::READ_MAX_BYTES": (
-        "app/telemetry/test_audit_records.py::test_arguments_are_bounded"
     ),
     "app/disk/walk.py::DEPTH_MAX": "app/disk/test_survey.py::test_depth_is_bounded",
     "app/disk/walk.py::PATH_SIZE_MAX": "app/disk/test_survey.py::test_paths_too_long_to_be_opened_are_passed_over",

@@ -33,6 +33,8 @@ IN_WHEEL: Final = (
     *("isthmus/core/py.typed", "isthmus/transports/py.typed", "isthmus/storage/py.typed", "isthmus/app/py.typed"),
     *("isthmus/core/LICENSE", "isthmus/app/conform/schemas/LICENSE", "isthmus-*.dist-info/licenses/LICENSE"),
     *("isthmus/app/conform/schemas/2024-11-05.json", "isthmus/app/conform/schemas/2026-07-28.json"),
+    *(f"isthmus/app/watch/static/{name}" for name in ("index.html", "app.css", "app.js", "preact.js", "icon.svg")),
+    *("isthmus/app/watch/static/LICENSE.htm", "isthmus/app/watch/static/LICENSE.preact"),
     *("isthmus/changes/0001-*.md", "isthmus/core/engine.py", "isthmus/app/main.py"),
     *(f"isthmus/app/cli/completions/isthmus.{shell}" for shell in ("bash", "zsh", "fish")),
     "isthmus-*.data/data/share/man/man1/isthmus.1",

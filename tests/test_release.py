@@ -108,7 +108,7 @@ def test_the_extras_shown_are_those_of_the_project(monkeypatch: pytest.MonkeyPat
             assert {distribution(need) for need in needs} >= {packages[name.partition(".")[0]][0] for name in found}
     monkeypatch.setattr(version, "find_spec", lambda name: None if name in ("h2", "jwt") else find_spec(name))
     assert version.describe().splitlines()[2:] == [
-        "extras installed: codings, conform, fast, postgres, redis, regex, s3, trio",
+        "extras installed: codings, conform, fast, otel, postgres, redis, regex, s3, trio",
         "extras not installed: auth, http2",
     ]
 

@@ -1,17 +1,18 @@
 """Metrics of a running proxy, in the text format of Prometheus.
 
-Each request builds them anew from what the engine reports: nothing is counted and nothing is kept here. Labels name
-servers, the hosts of their URLs and states only, because scraped metrics are stored for long and read by many. So no
-label names a task, a file, a session or a person.
+Each request builds them anew from what the engine reports and what was counted elsewhere: nothing is kept here. Labels
+name servers, their tools, the hosts of their URLs and states only, because scraped metrics are stored for long and read
+by many. So no label names a task, a file, a session or a person.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeHistogramMetricFamily,
@@ -24,8 +25,10 @@ from prometheus_client.registry import Collector
 from ...core.state.records import FileEnds, FileStatus, TaskStatus
 from ...core.status import Status
 from ...transports.base.traffic import Counts, Forwarded
+from ..telemetry.measurements import Measurements
 from .file_metrics import of_files
 from .tasks import OVER, STATUSES
+from .telemetry_metrics import of_disk, of_measurements, of_spans
 from .traffic_metrics import TrafficMetrics
 
 KINDS: Final = ("proxied", "local")
@@ -43,6 +46,10 @@ def exposition(
     ends: Iterable[FileEnds] = (),
     traffic: Counts | None = None,
     replicas: int | None = None,
+    measurements: Measurements | None = None,
+    lost: Mapping[str, int] = MappingProxyType({}),
+    spans_dropped: Mapping[str, int] = MappingProxyType({}),
+    disk: tuple[int, int] | None = None,
     audit_failures: int | None = None,
 ) -> bytes:
     """Returns the body of `GET /metrics`.
@@ -51,6 +58,10 @@ def exposition(
         now_unix: wall time in seconds; ages of tasks are relative to it.
         traffic: file transfers, and requests passed on to other replicas, that the listener has counted.
         replicas: the number of replicas, this one included; None: the stores are not shared.
+        measurements: what was counted and measured besides; None: nothing.
+        lost: the number of telemetry events that were lost, by reason.
+        spans_dropped: the number of spans that were dropped, by reason; empty: there are no spans.
+        disk: the free bytes and all bytes of the file system of the storage; None: not known.
         audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
     registry = CollectorRegistry(auto_describe=False)
@@ -63,11 +74,18 @@ def exposition(
             forwards.add_metric([outcome.value], traffic.forwards[outcome] if traffic is not None else 0)
         registry.register(_Given([GaugeMetricFamily("isthmus_replicas", seen, replicas), forwards]))
     if audit_failures is not None:
-        lost = "Records of the audit log that could not be written."
-        registry.register(_Given([CounterMetricFamily("isthmus_audit_failures", lost, audit_failures)]))
+        unwritten = "Records of the audit log that could not be written."
+        registry.register(_Given([CounterMetricFamily("isthmus_audit_failures", unwritten, audit_failures)]))
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
+    if measurements is not None:
+        registry.register(_Given(list(of_measurements(measurements, lost))))
+    if spans_dropped:
+        registry.register(_Given([of_spans(spans_dropped)]))
+    if disk is not None:
+        registry.register(_Given(list(of_disk(*disk))))
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 
@@ -14,10 +15,12 @@ from ...core.wire.http.admin_routes import METRICS_TYPE, Page
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import PageRoute, Refused
 from ...transports.base.traffic import Counts
+from ..base.logs import later_dropped
 from ..base.version import DESCRIPTION, VERSION
 from ..config.settings import Server
 from ..runtime.hub import Hub
 from ..runtime.own_sessions import OwnSessions
+from ..telemetry.measurements import Measurements
 from .files import FilePages
 from .revocations import RevocationPages
 from .servers import ServerPages
@@ -33,6 +36,9 @@ class ManagementPages:
         tool_counts: for each server, the number of tools it had when its tools were listed last. The pages keep it.
         connect: answers the pages where callers log in at servers; None: no server has a login for each caller.
         replica: the tag of this replica, and the number of replicas it sees; None: its stores are not shared.
+        measurements: what is counted and measured besides the traffic; None: nothing.
+        spans_dropped: returns the number of spans that were dropped, by reason.
+        storage_root: the folder of the storage.
         is_stopping: returns whether the process was told to stop, and still serves.
         audit_failures: the number of records that the audit log has lost; None: there is no audit log.
     """
@@ -49,6 +55,9 @@ class ManagementPages:
         tool_counts: dict[str, int],
         connect: Callable[[PageRoute], Awaitable[Refused | Serve]] | None,
         replica: Callable[[], tuple[str, int] | None],
+        measurements: Measurements | None,
+        spans_dropped: Callable[[], Mapping[str, int]],
+        storage_root: str,
         is_stopping: Callable[[], bool],
         audit_failures: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -56,6 +65,9 @@ class ManagementPages:
         self._traffic = traffic
         self._connect = connect
         self._replica = replica
+        self._measurements = measurements
+        self._spans_dropped = spans_dropped
+        self._storage_root = storage_root
         self._is_stopping = is_stopping
         self._audit_failures = audit_failures
         self._servers = ServerPages(hub, own_sessions, limits, tuple(servers.values()), tool_counts=tool_counts)
@@ -103,6 +115,8 @@ class ManagementPages:
                 return await self._revocations.revoke(route.query, route.identity)
             case Page.METRICS:
                 return await self._metrics()
+            case _:  # of the live page, which answers them itself
+                return page_error(404, "got a page that is not here")
 
     def _health(self, route: PageRoute) -> Refused:
         unready = self._servers.unready() if route.page is Page.READY else []
@@ -120,6 +134,10 @@ class ManagementPages:
         hub, replica = self._hub, self._replica()
         # No other module takes longer to import.
         metrics = await to_thread.run_sync(_load_metrics)
+        try:
+            disk = await to_thread.run_sync(shutil.disk_usage, self._storage_root)
+        except OSError:
+            disk = None
         exposed = metrics.exposition(
             VERSION,
             hub.engine.report(),
@@ -129,6 +147,10 @@ class ManagementPages:
             files=hub.files(),
             ends=hub.engine.file_ends(),
             replicas=None if replica is None else replica[1],
+            measurements=self._measurements,
+            lost={"log": later_dropped(), "defect": hub.events_lost},
+            spans_dropped=self._spans_dropped(),
+            disk=None if disk is None else (disk.free, disk.total),
             audit_failures=self._audit_failures(),
         )
         return page_answer(200, exposed, content_type=METRICS_TYPE)

@@ -1,4 +1,4 @@
-"""Metrics of file transfers over HTTP: uploads and downloads."""
+"""Metrics of file transfers over HTTP, uploads and downloads, and of HTTP responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...transports.base.traffic import Counts, Direction, Outcome, TransferKind
 
 
 class TrafficMetrics(Collector):
-    """Transfers counted since the listener started.
+    """Transfers and responses counted since the listener started.
 
     Args:
         servers: the configured servers; each has a sample of every metric from the start, beginning at 0.
@@ -40,3 +40,7 @@ class TrafficMetrics(Collector):
             for outcome in Outcome:
                 over.add_metric([*labels, outcome.value], self._counts.over[way, outcome])
         yield from (going, moved, over)
+        responses = CounterMetricFamily("isthmus_http_responses", "HTTP responses.", labels=["route", "status"])
+        for (area, status), count in self._counts.responses.items():
+            responses.add_metric([area, str(status)], count)
+        yield responses

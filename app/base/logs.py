@@ -99,6 +99,7 @@ class _ThreadedHandler(logging.Handler):
         self._head = ""
         self._size_chars = 0
         self._dropped = 0
+        self.later_dropped = 0  # lines of `write_later`, from the start
         self._is_writing = False
         self._is_closed = False
         self._is_hurried = False
@@ -134,6 +135,7 @@ class _ThreadedHandler(logging.Handler):
         with self._changed:
             if self._size_chars + LATER_CHARS > WAITING_MAX_CHARS:
                 self._dropped += 1
+                self.later_dropped += 1
             else:
                 self._lines.append(later)
                 self._size_chars += LATER_CHARS
@@ -271,6 +273,12 @@ def write_later(name: str, render: Callable[[T], str], thing: T) -> None:
             handler.put_later(_Later(name, render, thing, time.time()))
         else:
             handler.handle(_record(logging.INFO, render(thing), name))
+
+
+def later_dropped() -> int:
+    """Returns the number of lines of `write_later` that were dropped."""
+    handlers = logging.getLogger("isthmus").handlers
+    return sum(handler.later_dropped for handler in handlers if isinstance(handler, _ThreadedHandler))
 
 
 def can_overwrite() -> bool:

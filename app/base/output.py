@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import select
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -54,7 +55,7 @@ def say(text: str, paint: Callable[[str], str] | None = None, *, is_raw: bool = 
         os.set_blocking(sys.stdout.fileno(), True)
     try:
         shown = text if is_raw else laid_out(text)
-        print(shown if paint is None or not _has_colours() else paint(shown), flush=True)
+        print(shown if paint is None or not has_colours() else paint(shown), flush=True)
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
@@ -74,7 +75,16 @@ def write(data: bytes) -> None:
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
 
 
-def _has_colours() -> bool:
+def has_reader() -> bool:
+    """False if stdout is a pipe that nobody reads any more, which else shows when the next line is written."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a stdout without a descriptor, as in tests
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return not any(events & select.POLLERR for _, events in poll.poll(0))
+    return True
+
+
+def has_colours() -> bool:
     """True if stdout is a terminal with colours, and nobody refuses them (https://no-color.org)."""
     is_refused = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     return not is_refused and sys.stdout is not None and sys.stdout.isatty()

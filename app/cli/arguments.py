@@ -18,6 +18,7 @@ from .suggestions import SuggestingParser
 from .testing_arguments import add_check_driver, add_conform, add_replay, add_vendor
 from .trying_arguments import add_trying
 from .version import ShowVersion
+from .watching_arguments import add_watching
 from .wrong_targets import how_to_wrap
 
 
@@ -98,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
     running = argparse.ArgumentParser(add_help=False)
     add_running(running)
     add_looking_after(commands.add_parser, shared, running)
+    add_watching(commands.add_parser, shared)
     add_connect_info(commands.add_parser, shared, running)
     verbs = add_tasks(commands.add_parser, shared, running) + add_files(commands.add_parser, shared, running)
 

@@ -16,6 +16,7 @@ from .checking import check
 from .completion import print_completion
 from .run import DONE, FAILED, USAGE, complain, no_command, run
 from .trying_arguments import VERBS, take_words
+from .watching_arguments import take_filter
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -34,7 +35,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     before = argparse.Namespace(log_level=None, log_format="text")
     options, unknown = parser().parse_known_args(arguments, before)
-    if unknown := take_words(options, unknown):
+    if unknown := take_filter(options, take_words(options, unknown)):
         options.parser.error(why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
@@ -147,6 +148,19 @@ def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if answer(options) else FAILED
 
 
+def _tail(options: argparse.Namespace, command: list[str]) -> int:
+    from .watching import follow  # late, as in `_ask_running`
+
+    return follow(options, command)
+
+
+def _top(options: argparse.Namespace, command: list[str]) -> int:
+    from .watching import look  # late, as in `_ask_running`
+
+    no_command(command, "top")
+    return look(options)
+
+
 def _connect_info(options: argparse.Namespace, command: list[str]) -> int:
     from .connect_info import connect_info  # late: a proxy needs no HTTP client of the standard library
 
@@ -187,6 +201,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "start": _ask_running,
     "stop": _ask_running,
     "restart": _ask_running,
+    "tail": _tail,
+    "top": _top,
     "connect-info": _connect_info,
     "tasks": _ask_running,
     "files": _ask_running,

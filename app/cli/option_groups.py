@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from ..config.ui_settings import DEFAULT_UI_LISTEN
 from .listen_options import DEFAULT_LISTEN
 
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
@@ -28,18 +29,19 @@ CONFIG_HELP: Final = (
 RUNNING_HELP: Final = (
     f"address of the running isthmus, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}"
 )
+PAGE_HELP: Final = (
+    "address of the live page of the running isthmus (isthmus serve --ui), http(s)://HOST:PORT; default "
+    f"http://{DEFAULT_UI_LISTEN}"
+)
 T = TypeVar("T")
 Add = Callable[..., argparse.ArgumentParser]
 """Adds the parser of a command to `isthmus`, as `add_parser` does."""
 
 
-def add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LISTEN}") -> None:
-    to.add_argument(
-        "--url",
-        default=default,
-        metavar="URL",
-        help=RUNNING_HELP,
-    )
+def add_running(
+    to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LISTEN}", url_help: str = RUNNING_HELP
+) -> None:
+    to.add_argument("--url", default=default, metavar="URL", help=url_help)
     to.add_argument(
         "--token",
         default=argparse.SUPPRESS if default == argparse.SUPPRESS else None,

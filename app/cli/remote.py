@@ -108,19 +108,23 @@ def _print(options: argparse.Namespace, result: T, for_people: Callable[[T], str
         output.say(for_people(result))
 
 
-def isthmus_of(options: argparse.Namespace) -> http_client.Isthmus:
+def isthmus_of(options: argparse.Namespace, *, is_page: bool = False) -> http_client.Isthmus:
     """Returns the running isthmus that `options` name, with the token to present: that of the options or the
-    environment, else the local token."""
+    environment, else the local token.
+
+    Args:
+        is_page: they name the listener of its live page.
+    """
     url, token = options.url, token_of(options.token)
     place = place_at(url, "--url")
     found = find(place if isinstance(place, str) else (place.host, place.port)) if token is None else None
     if found is None:
-        return http_client.Isthmus(without_credentials(url), place, token)
+        return http_client.Isthmus(without_credentials(url), place, token, is_page)
     if not isinstance(place, str) and place.scheme == "http":
         # By the name `localhost`, the listener of somebody else could get the token. With TLS, a certificate prevents
         # that, and the name has to stay.
         place = msgspec.structs.replace(place, host=found.host)
-    return http_client.Isthmus(without_credentials(url), place, found.token)
+    return http_client.Isthmus(without_credentials(url), place, found.token, is_page)
 
 
 def show_token(options: argparse.Namespace) -> None:

@@ -36,7 +36,7 @@ from .arguments import token_of
 from .listen_options import STDIO, address_of, given
 from .probe_servers import probe_all
 from .run import DONE, no_command, run
-from .serving_settings import answered, login_command_of, settled
+from .serving_settings import answered, login_command_of, settled, with_ui
 from .serving_workers import serve_worker, serve_workers
 from .stopping import stop_in_order
 from .targets import targets_of
@@ -55,7 +55,11 @@ def serve(options: argparse.Namespace, command: list[str]) -> int:
     if options.workers is not None:
         return serve_workers(options)
     source = config_files.open_given(options)
-    settings = settled(source.settings(), options)
+    settings = source.settings()
+    if options.stdio is not None:
+        # Clients start several of these beside each other, and each page needs an address of its own.
+        settings = msgspec.structs.replace(settings, ui=msgspec.structs.replace(settings.ui, listen=None))
+    settings = settled(settings, options)
     # A client that starts a command may show its stderr to people: lines of requests are there if they are asked for.
     requests = None if options.stdio is None or options.log_level is not None else False
     logs.set_up(options.log_level or settings.core.log_level, options.log_format, requests=requests)
@@ -100,7 +104,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError("got --pass-header with --listen stdio, expected it with HOST:PORT only")
         wrap.tls_of(options, has_port=False)
         core = Core(max_request_bytes=options.max_request_bytes)
-        settings = wrap.to_settings(options, targets, core, is_inspected=True)
+        settings = with_ui(wrap.to_settings(options, targets, core, is_inspected=True), options)
         is_lasting = options.storage is not None
         work = partial(
             _serve_stdio,
@@ -135,6 +139,7 @@ def serve_wrapped(options: argparse.Namespace, command: list[str]) -> int:
     settings = wrap.to_settings(options, targets, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
     settings, token = _closed(answered(settings, options))
+    settings = with_ui(settings, options)
     work = partial(
         _serve_http,
         settings,
@@ -239,6 +244,8 @@ async def _serve_stdio(
         login_command=login_command,
         tokens=None if login is None else login.tokens,
     ) as service:
+        if service.page_url:
+            logs.say(f"what crosses is shown at {service.page_url}")
         collect_rarely()
         is_stopping = anyio.Event()
         stop.order = is_stopping.set

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Final, Literal
 
 from ..base.sizes import parse_size
 from ..config.settings import Core
+from ..config.ui_settings import DEFAULT_UI_LISTEN
 from .listen_options import DEFAULT_LISTEN, add_listen_options
 from .option_groups import CONFIG_HELP, ENV_FORM, ENV_HELP, HEADER_HELP, TOKEN_VARIABLE, Add, as_help, typed_option
 
@@ -45,6 +47,7 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="serve this profile or server to one client on stdin and stdout, and open no port; default: all servers. "
         "Stored files are removed at the end",
     )
+    _add_ui(serve)
     serve.add_argument(
         "--workers",
         type=typed_option(_parse_workers),
@@ -52,6 +55,30 @@ def add_serve(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         help="serve with N processes behind the same address, to use several cores; SIGHUP then reads the file again; "
         "default: one process",
     )
+
+
+def _add_ui(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--ui",
+        action="store_const",
+        const=DEFAULT_UI_LISTEN,
+        help=f"show what crosses in a browser, at {DEFAULT_UI_LISTEN}; the URL is printed",
+    )
+    to.add_argument(
+        "--ui-listen",
+        dest="ui",
+        metavar="[HOST:]PORT",
+        type=typed_option(_parse_ui),
+        help="the same, at this address; port 0: any free port",
+    )
+
+
+def _parse_ui(text: str) -> str:
+    if re.fullmatch(r"[0-9]{1,5}", text):
+        text = f"127.0.0.1:{text}"
+    if re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}", text) is None:
+        raise ValueError(f"got {text!r}, expected PORT or HOST:PORT, such as {DEFAULT_UI_LISTEN}")
+    return text
 
 
 def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
@@ -91,6 +118,7 @@ def add_wrap(add: Add, parents: list[argparse.ArgumentParser]) -> None:
         "the protocol of stdio",
         defaults="default 8932",
     )
+    _add_ui(wrap)
     wrap.add_argument(
         "--tls-certificate",
         metavar="FILE",

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from ..base.errors import ConfigError
 from ..config.settings import Settings
+from ..config.ui_checks import check_ui
 from .listen_options import with_address
 
 
@@ -17,8 +19,22 @@ def settled(settings: Settings, options: argparse.Namespace) -> Settings:
     Raises:
         ConfigError: the options say nothing that it can listen on.
     """
-    settings = answered(settings, options)
+    settings = with_ui(answered(settings, options), options)
     return msgspec.structs.replace(settings, core=with_address(settings.core, options))
+
+
+def with_ui(settings: Settings, options: argparse.Namespace) -> Settings:
+    """Returns the settings with the live page that the options ask for.
+
+    Raises:
+        ConfigError: other machines could reach it, and nothing says who may.
+    """
+    if options.ui is None:
+        return settings
+    settings = msgspec.structs.replace(settings, ui=msgspec.structs.replace(settings.ui, listen=options.ui))
+    for problem in check_ui(settings, lambda key: True):
+        raise ConfigError(f"got --ui-listen {options.ui}, expected {problem.expected}")
+    return settings
 
 
 def login_command_of(options: argparse.Namespace) -> Callable[[str], tuple[str, ...]]:

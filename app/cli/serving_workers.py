@@ -111,10 +111,12 @@ def _checked(settings: Settings) -> Settings:
     """Returns the settings if workers can start with them.
 
     Raises:
-        StartError: they cannot.
+        ConfigError, StartError: they cannot.
     """
     if problem := who_may(settings):
         raise StartError(problem)
+    if settings.ui.listen is not None:
+        raise ConfigError("got --workers and a live page (--ui, ui.listen), expected one of them: it shows one process")
     listener_certificate(settings)
     return settings
 

@@ -18,6 +18,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "conform": ("hypothesis", "jsonschema"),
     "fast": ("uvloop",),
     "http2": ("h2",),
+    "otel": ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"),
     "postgres": ("psycopg",),
     "redis": ("redis",),
     "regex": ("re2",),

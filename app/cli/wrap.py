@@ -19,6 +19,7 @@ from ..base.errors import ConfigError
 from ..config.file_settings import Files
 from ..config.settings import Core, Server, ServerTasks, Settings, Storage, ToolFilter, Upstream
 from ..config.tls_settings import Tls
+from ..config.ui_settings import Ui
 from ..config.value_checks import check_selection
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def to_settings(
     if options.open and not any(map(may_log_in, servers)):
         raise ConfigError("got --open with what no login is for, expected it with a URL alone")
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
-    return Settings(core=core, storage=storage, servers=tuple(servers))
+    # Whoever wraps a server looks at it alone, and from its first message on.
+    ui = Ui(actions=True, keep=True)
+    return Settings(core=core, storage=storage, ui=ui, servers=tuple(servers))
 
 
 def _to_server(

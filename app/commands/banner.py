@@ -44,6 +44,8 @@ def listening(
     core = settings.core
     places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
+    if service.page_url:
+        lines.append(f"what crosses is shown at {service.page_url}")
     if workers > 1 and places:
         lines.append(
             f"{workers} workers accept connections at {'this address' if len(places) == 1 else 'these addresses'}"

@@ -1,6 +1,7 @@
 """A client of the operator pages of a running isthmus, and what its tables are made with.
 
-The commands `ps`, `start`, `stop`, `restart`, `tasks` (`tasks`), `files` (`files_over_http`) and `connect-info` use it.
+The commands `ps`, `start`, `stop`, `restart`, `tasks` (`tasks`), `files` (`files_over_http`), `connect-info`, `tail`
+and `top` (`app/terminal`) use it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,13 @@ DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
 
 Json = dict[str, Any]
 
+START_PAGE: Final = "start isthmus with --ui, or name the address of its live page with --url"
 REASON_MAX_CHARS: Final = 300
 """The most characters of a refusal that are shown."""
+
+
+class Unreachable(Failed):
+    """No isthmus answers there at the moment."""
 
 
 class Isthmus(NamedTuple):
@@ -44,11 +50,13 @@ class Isthmus(NamedTuple):
         url: its URL as shown to people, without credentials.
         address: the address of its listener, or the path of its Unix domain socket.
         token: the token to present, if any.
+        is_page: the listener is to be that of its live page.
     """
 
     url: str
     address: Address | str
     token: str | None
+    is_page: bool = False
 
     def servers(self) -> list[Json]:
         """Returns each server as `GET /servers` shows it."""
@@ -67,15 +75,22 @@ class Isthmus(NamedTuple):
         Raises:
             Failed: there is no response of status 200 with a JSON object; the message says what is wrong.
         """
+        decoded = _decoded(self.body(method, path, timeout_s))
+        if isinstance(decoded, dict):
+            return decoded
+        raise self._refused(200, decoded)
+
+    def body(self, method: str, path: str, timeout_s: float = READ_TIMEOUT_S) -> bytes:
+        """Sends a request. Returns the body of the response.
+
+        Raises:
+            Failed: as `ask`, whatever the body is.
+        """
         with self._requested(method, path, timeout_s) as response:
             status, body = response.status, response.read()
-        try:
-            decoded = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            decoded = None
-        if status == 200 and isinstance(decoded, dict):
-            return decoded
-        raise self._refused(status, decoded)
+        if status == 200:
+            return body
+        raise self._refused(status, _decoded(body))
 
     def status_of(self, path: str) -> int:
         """Returns the status of a page for somebody without a token.
@@ -94,11 +109,7 @@ class Isthmus(NamedTuple):
         """
         with self._requested("GET", path, timeout_s) as response:
             if response.status != 200:
-                try:
-                    decoded = msgspec.json.decode(response.read(ERROR_MAX_BYTES))
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    decoded = None
-                raise self._refused(response.status, decoded)
+                raise self._refused(response.status, _decoded(response.read(ERROR_MAX_BYTES)))
             while chunk := response.read(CHUNK_BYTES):
                 yield chunk
 
@@ -112,6 +123,8 @@ class Isthmus(NamedTuple):
                 return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN; it says: {reason}")
             return Failed(f"{self.url} does not take this token: {reason}")
         if status == 404 and body.get("code") == "not_found" and str(body.get("detail")).startswith("got path "):
+            if self.is_page:
+                return Failed(f"{self.url} is an isthmus, but no live page: {START_PAGE}")
             return Failed(
                 f"{self.url} shows its servers, tasks and files to nobody here: set core.management.token there, and "
                 "give it as --token"
@@ -130,11 +143,14 @@ class Isthmus(NamedTuple):
             connection.request(method, base + path, headers=headers)
             yield connection.getresponse()
         except (ConnectionRefusedError, FileNotFoundError):
-            raise Failed(f"nothing listens at {self.url}: start isthmus there, or name another --url") from None
+            todo = START_PAGE if self.is_page else "start isthmus there, or name another --url"
+            raise Unreachable(f"nothing listens at {self.url}: {todo}") from None
         except TimeoutError:
-            raise Failed(f"{self.url} does not answer within {timeout_s:g} s") from None
+            raise Unreachable(f"{self.url} does not answer within {timeout_s:g} s") from None
         except OSError as error:
-            raise Failed(f"{self.url} cannot be reached: {error.strerror or error}") from None
+            raise Unreachable(f"{self.url} cannot be reached: {error.strerror or error}") from None
+        except http.client.IncompleteRead:
+            raise Unreachable(f"{self.url} broke off its response") from None
         except http.client.HTTPException:
             raise self.no_isthmus("it speaks no HTTP") from None
         finally:
@@ -142,6 +158,14 @@ class Isthmus(NamedTuple):
 
     def no_isthmus(self, why: str) -> Failed:
         return Failed(f"what listens at {self.url} is no isthmus: {why}")
+
+
+def _decoded(body: bytes) -> object:
+    """Returns what the body says as JSON; None if it is none."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _connection(address: Address | str, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:

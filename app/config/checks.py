@@ -17,6 +17,8 @@ from .login_checks import check_callers
 from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .storage_checks import check_storage
+from .telemetry_checks import check_telemetry
+from .ui_checks import check_ui
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,
@@ -54,12 +56,14 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
                 yield Problem("auth.client_certificates", "core.tls beside it: clients show certificates with TLS only")
     yield from check_storage(settings, is_sound)
     yield from check_cluster(settings, is_sound)
+    yield from check_ui(settings, is_sound)
     if is_sound("core.link_keys"):
         yield from _secrets("core.link_keys", settings.core.link_keys)
     if is_sound("sessions.request_state_keys"):
         yield from _secrets("sessions.request_state_keys", settings.sessions.request_state_keys)
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
+    yield from check_telemetry(settings.telemetry, is_sound)
     yield from check_audit(settings, is_sound)
     yield from check_pins(settings, is_sound)
     if is_sound("servers") and not settings.servers:

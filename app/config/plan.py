@@ -29,7 +29,7 @@ from ...core.base.plan import (
 from ...core.base.replica import ReplicaName
 from ...core.base.revisions import Era
 from ...core.base.setting_names import KEYS, SettingNames
-from ...core.base.telemetry import Detail
+from ...core.base.telemetry import Tracing
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
@@ -40,6 +40,7 @@ from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .login_checks import logs_in_callers
 from .profiles import profiles_of, servers_of
 from .settings import Server, ServerTasks, Settings, ToolFilter, Upstream
+from .telemetry_settings import Telemetry
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -56,7 +57,6 @@ def to_plan(
     names: SettingNames = KEYS,
     pins: Mapping[str, PinRules] | None = None,
     has_many_clients: bool = False,
-    telemetry: Detail = Detail.NONE,
     decides: bool = False,
     shares_storage: bool = False,
     replica: ReplicaName | None = None,
@@ -73,7 +73,6 @@ def to_plan(
         names: the names of settings in messages.
         pins: the pins of servers, by id (`lock_file.pin_rules`).
         has_many_clients: clients come and go, so `warm: auto` keeps a process ready for the next one.
-        telemetry: the events of requests and sessions that are emitted.
         decides: the driver decides about each request.
         shares_storage: other processes use the stores, too.
         replica: the name of this process among them.
@@ -111,12 +110,27 @@ def to_plan(
         file_scope=FileScope(settings.sessions.file_scope),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
-        telemetry=telemetry,
+        tracing=to_tracing(settings.telemetry),
         shares_storage=shares_storage,
         replica=replica,
         version=version,
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),
+    )
+
+
+def to_tracing(telemetry: Telemetry) -> Tracing | None:
+    """Returns the rules for trace contexts and spans; None if the settings ask for neither."""
+    traces, passes_baggage = telemetry.traces, telemetry.baggage == "pass"
+    if traces is None:
+        if passes_baggage and not telemetry.bridge:
+            return None
+        return Tracing(bridges=telemetry.bridge, passes_baggage=passes_baggage)
+    return Tracing(
+        is_recorded=True,
+        ratio=traces.ratio,
+        spans_per_second_max=traces.max_spans_per_second,
+        passes_baggage=passes_baggage,
     )
 
 

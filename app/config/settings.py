@@ -21,6 +21,7 @@ from .login_settings import Login
 from .profile_settings import Profile
 from .telemetry_settings import Telemetry
 from .tls_settings import Tls
+from .ui_settings import Ui
 from .value_types import Count, Delay, Id, Port, Seconds, Size, Texts, about
 
 
@@ -623,6 +624,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: Telemetry = Telemetry()
     pins: Pins = Pins()
     clean: Clean = Clean()
+    ui: Ui = Ui()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
     profiles: Annotated[tuple[Profile, ...], about("Endpoints with several servers.")] = ()
     schema_url: Annotated[

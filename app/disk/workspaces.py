@@ -110,6 +110,8 @@ class Workspaces:
         tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
         now_unix: returns wall time in seconds.
         announce: called with the key of each record that was saved or removed.
+        note: called with each order that was carried out, the seconds that it took, and whether it failed: the storage
+            had an error, or took too long.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Workspaces:
         tmp_root: str | None = None,
         now_unix: Callable[[], float] = time.time,
         announce: Callable[[str], None] = lambda key: None,
+        note: Callable[[StorageOrder, float, bool], None] = lambda order, duration_s, has_failed: None,
     ) -> None:
         self.root = os.path.realpath(root)
         self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
@@ -143,6 +146,7 @@ class Workspaces:
         self._limits = limits
         self._now_unix = now_unix
         self._announce = announce
+        self._note = note
 
     async def start_up(self) -> None:
         """Removes the workspaces of earlier runs.
@@ -194,13 +198,17 @@ class Workspaces:
                 return await self._attempt(order, self._limits.storage_timeout_s)
 
     async def _attempt(self, order: StorageOrder, timeout_s: float | None) -> StorageAnswer | None:
+        begun_at, has_failed = time.monotonic(), True
         try:
             with anyio.move_on_after(timeout_s):
-                return await self._dispatch(order)
+                answer = await self._dispatch(order)
+                has_failed = False
+                return answer
             return StorageFailed(f"the storage took longer than {timeout_s} s")
         except StorageFull as error:
             return StorageFailed(str(error), is_full=True)
         except NotStored as error:
+            has_failed = False
             return StorageFailed(str(error), is_missing=True)
         except StorageError as error:
             if not self._is_shared:
@@ -212,6 +220,8 @@ class Workspaces:
         except Exception:  # a bug in one order must not end every other session
             _log.exception("%s failed", type(order).__name__)
             return StorageFailed("internal error")
+        finally:
+            self._note(order, time.monotonic() - begun_at, has_failed)
 
     async def _dispatch(self, order: StorageOrder) -> StorageAnswer | None:
         match order:

@@ -39,7 +39,7 @@ from ...core.base.storage import (
     StorageOrder,
     Sweep,
 )
-from ...core.base.telemetry import TelemetryEvent
+from ...core.base.telemetry import STEPS, Detail
 from ...core.bulk import BulkEngine
 from ...core.state.records import FileStatus, TaskStatus
 from ...core.status import Command
@@ -51,6 +51,7 @@ from ...transports.base.tokens import TokensOf
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
+from ..base.listeners import Listener
 from ..disk.workspaces import Workspaces
 from .upstreams import UpstreamAddress, Upstreams
 
@@ -72,10 +73,13 @@ class Hub:
             server.
         drive: the way in which all transports move their bytes.
         tokens: the tokens for servers that want them, by id and principal.
+        listeners: called with each telemetry event that the plan asks for.
         wall_time: returns the wall time, in seconds since 1970. Read once.
-        listeners: functions that get each telemetry event.
         decide: decides about a request by calling the function that it gets, at once or later. For plans with servers
             that have `decides`.
+
+    Attributes:
+        events_lost: events that a listener failed to receive.
     """
 
     def __init__(
@@ -89,12 +93,14 @@ class Hub:
         log_server: Callable[[str, str], None],
         drive: Drive = DRIVE,
         tokens: Mapping[str, TokensOf] = MappingProxyType({}),
+        listeners: Sequence[Listener] = (),
         wall_time: Callable[[], float] = time.time,
-        listeners: Sequence[Callable[[TelemetryEvent], None]] = (),
         decide: Callable[[Decide, Callable[[Decision], None]], None] | None = None,
     ) -> None:
+        self.events_lost = 0
+        self._listeners = [listener.receive for listener in listeners]
+        self._step_listeners = [listener.receive for listener in listeners if listener.detail >= Detail.STEPS]
         self._wall_time = wall_time
-        self._listeners = tuple(listeners)
         self._decide = decide
         self.drive = drive
         self._tokens = tokens
@@ -347,6 +353,16 @@ class Hub:
             if outlet is not None:
                 outlet.send(effect)
             return
+        if isinstance(effect, Emit):
+            event = effect.event
+            for receive in self._step_listeners if type(event) in STEPS else self._listeners:
+                try:
+                    receive(event)
+                except Exception:  # a defect in one must not take any session with it, nor fill the log
+                    self.events_lost += 1
+                    if self.events_lost == 1:
+                        _log.exception("a telemetry event could not be received")
+            return
         if isinstance(effect, SendEvents):
             reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
             if reply is not None:
@@ -354,10 +370,6 @@ class Hub:
             return
         if isinstance(effect, Dial):
             self._dial(effect)
-            return
-        if isinstance(effect, Emit):
-            for listen in self._listeners:
-                listen(effect.event)
             return
         match effect:
             case Pass():

@@ -28,6 +28,7 @@ from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules, to_trusted_proxies
 from ..config.addresses import host_of, is_for_this_machine
+from ..config.plan import to_tracing
 from ..config.profiles import default_of, headers_of, profiles_of, servers_of
 from ..config.settings import Settings
 from .hub import Hub
@@ -70,6 +71,27 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listeners, base_url
+
+
+async def open_page_listener(where: str) -> anyio.abc.Listener[anyio.abc.SocketStream]:
+    """Opens the listener of the live page, at `HOST:PORT`.
+
+    Raises:
+        StartError: the address is taken or may not be used.
+    """
+    host, _, port = where.rpartition(":")
+    try:
+        return await anyio.create_tcp_listener(local_host=host.strip("[]"), local_port=int(port))
+    except OSError as error:
+        inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        why = inner.strerror or str(inner)
+        raise StartError(f"cannot listen on {where} for the live page (ui.listen, --ui-listen): {why}") from error
+
+
+def host_and_port_of(listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> str:
+    """Returns the `HOST:PORT` of a listener."""
+    host, port = listener.extra(anyio.abc.SocketAttribute.raw_socket).getsockname()[:2]
+    return f"{host_of(host)}:{port}"
 
 
 def places_of(listeners: list[HttpListener]) -> list[Place]:
@@ -188,7 +210,7 @@ def surface_of(
         any_host=core.any_host,
         public_origin=_origin_of(core.public_base_url) if core.public_base_url else "",
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
-        management=_management(settings, local_token, base_url),
+        management=management_of(settings, local_token, base_url),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={endpoint: passes for endpoint, passes in _passes(settings) if passes},
@@ -197,6 +219,7 @@ def surface_of(
         aliases=aliases,
         names=names,
         trusted_proxies=to_trusted_proxies(core),
+        reads_traces=to_tracing(settings.telemetry) is not None,
     )
 
 
@@ -219,9 +242,15 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{host_of(parts.hostname or '')}{port}"
 
 
-def _management(settings: Settings, local_token: str | None, base_url: str) -> Management | None:
-    """Returns the rules of operator pages, or None. Without a configured token, only a listener for this machine offers
-    them, or one whose callers are recognised."""
+def management_of(settings: Settings, local_token: str | None, base_url: str) -> Management | None:
+    """Returns the rule of the pages for operators; None: nobody may use them.
+
+    Without a configured token, only a listener for this machine offers them, or one whose callers are recognised.
+
+    Args:
+        local_token: that of this gateway, if there is one.
+        base_url: the URL of the port, for which a command prints the token.
+    """
     core = settings.core
     if not core.management.enabled:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...core.base.telemetry import Outcome, RequestEnded, SessionEnded, SessionStarted, TelemetryEvent
+from ...core.base.telemetry import Detail, Outcome, RequestEnded, SessionEnded, SessionStarted, TelemetryEvent
+from ..base.listeners import Listener
 from ..base.logs import REQUESTS, write_later
 from ..base.output import short
 
@@ -22,9 +23,9 @@ _SILENT: Final = frozenset({"initialize", "ping"})
 """Methods without a line of their own, unless they fail: a session has a line, and pings are many."""
 
 
-def is_wanted() -> bool:
-    """True if these lines are logged."""
-    return logging.getLogger(REQUESTS).isEnabledFor(logging.INFO)
+def listeners() -> list[Listener]:
+    """Returns the listener that writes these lines; none if they are not logged."""
+    return [Listener(Detail.ENDS, write)] if logging.getLogger(REQUESTS).isEnabledFor(logging.INFO) else []
 
 
 def write(event: TelemetryEvent) -> None:

@@ -77,7 +77,7 @@ async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
                 first_at = anyio.current_time()
             else:
                 stop.at_once()
-                _end_by(number)
+                end_by(number)
 
 
 def _has_terminal() -> bool:
@@ -89,11 +89,11 @@ def _has_terminal() -> bool:
     return True
 
 
-def _end_by(number: signal.Signals) -> None:
+def end_by(number: signal.Signals) -> None:
     """Ends this process by the signal, as a parent that waits for it expects.
 
     Nothing is cleaned up: the orphan guard ends the child processes, and the next run removes the temporary folder.
     """
-    for each in _signals():
+    for each in {*_signals(), number}:
         signal.signal(each, signal.SIG_DFL)
     os.kill(os.getpid(), number)

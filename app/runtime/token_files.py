@@ -49,7 +49,7 @@ class TokenFiles:
     """The files of one gateway."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self._folder = token_folders(environ)[0]
+        self._folders = token_folders(environ)
         self._held: dict[str, int] = {}
 
     def show(self, places: Collection[Place], token: str | None) -> None:
@@ -59,22 +59,11 @@ class TokenFiles:
         Args:
             token: the local token; None: there is none, and so no file.
         """
-        wanted = set() if token is None else {os.path.join(self._folder, _name(place)) for place in places}
-        for path in self._held.keys() - wanted:
+        names = set() if token is None else set(map(_name, places))
+        for path in [path for path in self._held if os.path.basename(path) not in names]:
             self._remove(path)
-        try:
-            if wanted:
-                _make_folder(self._folder)
-                _remove_stale(self._folder, wanted)
-            for path in wanted - self._held.keys():
-                self._held[path] = _written(path, token or "")
-        except OSError as error:
-            _log.warning(
-                "no file with the local token can be written to %s (%s), so commands such as isthmus ps do not find "
-                "it: set XDG_RUNTIME_DIR, or core.management.token",
-                self._folder,
-                error.strerror or error,
-            )
+        for name in sorted(names - set(map(os.path.basename, self._held))):
+            self._write(name, token or "")
 
     def __enter__(self) -> TokenFiles:
         return self
@@ -83,6 +72,23 @@ class TokenFiles:
         """Removes the files."""
         for path in list(self._held):
             self._remove(path)
+
+    def _write(self, name: str, token: str) -> None:
+        """Writes a file to the first folder that can be used."""
+        problem = ""
+        for folder in self._folders:
+            try:
+                _make_folder(folder)
+                _remove_stale(folder, name)
+                self._held[os.path.join(folder, name)] = _written(os.path.join(folder, name), token)
+                return
+            except OSError as error:
+                problem = f"{folder}: {error.strerror or error}"
+        _log.warning(
+            "no file with the local token can be written (%s), so commands such as isthmus ps do not find it: set "
+            "XDG_RUNTIME_DIR, or core.management.token",
+            problem,
+        )
 
     def _remove(self, path: str) -> None:
         file = self._held.pop(path)
@@ -109,16 +115,19 @@ def find(place: Place, environ: Mapping[str, str] = os.environ) -> Found | None:
 
 
 def _addresses(host: str) -> tuple[str, ...]:
-    if not is_loopback(host_of(host)):
+    if host.lower() == "localhost":
+        return _LOCALHOST
+    try:
+        return (str(ipaddress.ip_address(host.strip("[]"))),) if is_loopback(host_of(host)) else ()
+    except ValueError:  # 127.0.0.256
         return ()
-    return _LOCALHOST if host.lower() == "localhost" else (host.strip("[]"),)
 
 
 def _name(place: Place) -> str:
     if isinstance(place, str):
         return f"unix_{hashlib.sha256(os.path.realpath(place).encode()).hexdigest()[:32]}"
     host, port = place
-    return f"{ipaddress.ip_address(host)}_{port}".replace(":", "-")
+    return f"{host}_{port}".replace(":", "-")
 
 
 def token_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -174,11 +183,11 @@ def _read(folder: str, name: str) -> str | None:
     return None
 
 
-def _remove_stale(folder: str, wanted: Collection[str]) -> None:
-    """Removes the files of gateways that are gone, but those in `wanted`, which are about to be replaced."""
+def _remove_stale(folder: str, wanted: str) -> None:
+    """Removes the files of gateways that are gone, but that with the name `wanted`, which is about to be replaced."""
     with os.scandir(folder) as entries:
         for _, entry in zip(range(STALE_MAX), entries, strict=False):
-            if entry.path not in wanted and not entry.name.startswith("."):
+            if entry.name != wanted and not entry.name.startswith("."):
                 with contextlib.suppress(OSError), _opened(entry.path) as file:
                     if not _is_locked(file):
                         os.unlink(entry.path)

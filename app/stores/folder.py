@@ -41,6 +41,12 @@ def local_token(settings: Settings, state: str) -> str | None:
     return kept_key(state, LOCAL_TOKEN).hex() if has_local_token(settings) else None
 
 
+def page_token(settings: Settings, state: str) -> str | None:
+    """Returns the token of the live page; None if there is no page, or the settings say who may use it."""
+    is_asked = settings.auth.recognises or settings.core.management.token is not None
+    return None if settings.ui.listen is None or is_asked else kept_key(state, LOCAL_TOKEN).hex()
+
+
 def kept_key(folder: str, name: str) -> bytes:
     """Reads a secret key of `KEY_BYTES` from a file, and creates the file with a new key if it is missing.
 

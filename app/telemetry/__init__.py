@@ -1,1 +1,1 @@
-"""Records of requests for other programs, such as the audit log."""
+"""Counters, spans and records of the work of a gateway, for other programs."""

@@ -19,6 +19,8 @@ PRIORITY: Final = 13 * 8 + 6
 TIMEOUT_S: Final = 5.0
 """Seconds that a connection or a write may take. A server on the same network takes milliseconds. At it: the records
 are lost, and the next ones are tried on a new connection."""
+HOST_MAX_CHARS: Final = 255
+"""Characters of the host name in a header (RFC 5424, 6). At it: the rest is left out."""
 
 
 class Syslog:
@@ -28,7 +30,7 @@ class Syslog:
         self.name = address.path or f"{address.scheme}://{address.host}:{address.port}"
         self._address = address
         self._socket: socket.socket | None = None
-        host = "".join(each for each in socket.gethostname() if "!" <= each <= "~")[:255] or "-"
+        host = "".join(each for each in socket.gethostname() if "!" <= each <= "~")[:HOST_MAX_CHARS] or "-"
         self._about = f"{host} isthmus {os.getpid()} audit -".encode()
 
     def open(self) -> None:

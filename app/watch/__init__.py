@@ -1,1 +1,1 @@
-"""What crosses a running proxy, as people watch it: every message on both legs, and the requests they belong to."""
+"""Shows people what crosses a running proxy: every message on both legs, and the request it belongs to."""

@@ -7,6 +7,7 @@ then on ids and progress tokens show to what a message belongs.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterable
@@ -14,8 +15,6 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from ...core.base.effects import Post, Send
-from ...core.base.events import Connected, MessageOpening, PostOpening
 from ...core.base.revisions import MODERN
 from ...core.base.telemetry import (
     QuestionAsked,
@@ -30,7 +29,7 @@ from ...core.base.telemetry import (
 from .records import (
     AnyRecord,
     Attempt,
-    Body,
+    Kept,
     MessageRecord,
     NoteRecord,
     Records,
@@ -39,8 +38,11 @@ from .records import (
     StderrRecord,
 )
 from .redaction import Redactor, tag_of
-from .wire_log import SHOWN_MAX_BYTES, About, Entry, Happened, Message, Noted
+from .wire_log import SHOWN_MAX_BYTES, Entry, Happened, Message, Noted
 
+INITIALIZED: Final = "notifications/initialized"
+GREETINGS: Final = frozenset({"initialize", "server/discover", INITIALIZED})
+"""Messages that Isthmus sends to a server for the `initialize` of a client, before it or later."""
 KNOWN_MAX: Final = 20_000
 """Ids, tokens, requests and sessions, of each kind, that are remembered: those of all that is open, and some more. At
 it: the oldest are forgotten, and what comes for them belongs to no request."""
@@ -91,14 +93,12 @@ class Digest:
     """Makes records.
 
     Args:
-        unix_at_zero: the wall time, in seconds since 1970, at which the engine's clock was 0.
         has_bodies: the bytes and the headers of messages are kept.
     """
 
-    def __init__(self, records: Records, redactor: Redactor, unix_at_zero: float, *, has_bodies: bool) -> None:
+    def __init__(self, records: Records, redactor: Redactor, *, has_bodies: bool) -> None:
         self._records = records
         self._redactor = redactor
-        self._unix_at_zero = unix_at_zero
         self._has_bodies = has_bodies
         self._turn = -1
         self._received: list[MessageRecord] = []  # in this turn, and of no request yet
@@ -111,6 +111,7 @@ class Digest:
         self._tokens: _Known[tuple[str, str], RequestKey] = _Known()  # by session and progress token
         self._numbers: _Known[tuple[int, str], RequestKey] = _Known()  # by channel to a server, and number there
         self._channels: _Known[int, RequestKey] = _Known()  # of HTTP requests, for one request each
+        self._openers: _Known[str, RequestKey] = _Known()  # the `initialize` of a session, by its tag
         self._questions: _Known[tuple[bool, str], RequestKey] = _Known()  # by leg, and session with id
 
     def add(self, entries: Iterable[Entry], dropped: int = 0) -> None:
@@ -134,13 +135,20 @@ class Digest:
         """Returns the sessions that are open, and those that ended last."""
         return list(self._sessions.values())
 
+    def forget_open(self) -> None:
+        """Settles the requests that are open: nothing was logged for a while, so their ends may not be known."""
+        for record in self._requests.values():
+            record.state, record.outcome = "over", "unknown"
+            self._records.add(record)
+        self._requests.clear()
+
     # --- Messages ---------------------------------------------------------------------------------------------------
 
     def _add_message(self, message: Message) -> None:
-        try:
-            parts: list[bytes] = [bytes(part) for part in _BATCH.decode(message.body)]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            parts = [message.body]
+        parts = [message.body]
+        if message.body.lstrip()[:1] == b"[":
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                parts = [bytes(part) for part in _BATCH.decode(message.body)]
         for body in parts:
             is_whole = len(parts) > 1 or message.size_bytes == len(message.body)
             self._add_part(message, body, len(body) if len(parts) > 1 else message.size_bytes, is_whole=is_whole)
@@ -149,7 +157,7 @@ class Digest:
         peer = message.peer
         kind, shape = _read(body)
         record = MessageRecord(
-            at=self._unix(message.at),
+            at=message.at,
             leg="server" if peer.is_upstream else "client",
             way="in" if message.is_received else "out",
             channel=message.channel,
@@ -171,10 +179,8 @@ class Digest:
             self._sent.append(record)
         kept = None
         if self._has_bodies:
-            shown = self._redactor.redact(body[:SHOWN_MAX_BYTES])
-            digest = hashlib.sha256(body).hexdigest() if is_whole else ""
-            status, headers = _head(message.about)
-            kept = Body(shown.body, self._redactor.headers(headers), status, shown.members, digest)
+            digest = hashlib.sha256(body).digest() if is_whole and size_bytes > SHOWN_MAX_BYTES else b""
+            kept = Kept(body[:SHOWN_MAX_BYTES], message.about, digest)
         self._records.add(record, kept)
 
     def _from_client(self, record: MessageRecord, shape: _Shape, session: str) -> RequestKey | None:
@@ -182,6 +188,8 @@ class Digest:
         if record.way == "in":
             if record.kind == "response":
                 return self._questions.get((False, f"{session} {record.id}"))
+            if record.method == INITIALIZED:
+                return self._openers.get(record.session)
             is_end = record.method == "notifications/cancelled"
             return self._ids.get((session, _text(_about(shape).requestId))) if is_end else None
         match record.kind:
@@ -203,6 +211,10 @@ class Digest:
         if record.way == "out":
             if record.kind == "response":
                 return self._questions.get((True, _asked(record)))
+            if record.method in GREETINGS and (opener := self._openers.get(record.session)) is not None:
+                if record.kind == "request":
+                    self._numbers.learn((channel, record.id), opener)
+                return opener
             if record.kind == "notification" and record.method == "notifications/cancelled":
                 return self._numbers.get((channel, _text(_about(shape).requestId)))
             return None
@@ -217,14 +229,14 @@ class Digest:
     # --- Events -----------------------------------------------------------------------------------------------------
 
     def _add_event(self, happened: Happened) -> None:
-        at = self._unix(happened.at)
+        at = happened.at
         match event := happened.event:
             case RequestStarted():
                 self._start(event, at)
             case RequestSent():
                 self._send(event, at)
             case RequestAnswered():
-                self._receive_answer(event)
+                self._receive_answer(event, at)
             case QuestionAsked():
                 self._ask(event)
             case RequestEnded():
@@ -241,6 +253,8 @@ class Digest:
         key, id = event.request, event.id_raw.decode(errors="replace")
         self._claim(self._received, key, lambda record: record.leg == "client" and record.id == id)
         self._ids.learn((event.session, id), key)
+        if event.method == "initialize":
+            self._openers.learn(tag_of(event.session), key)
         if not event.is_pipe:
             self._channels.learn(key[0], key)
         if event.params is not None and b"progressToken" in event.params:
@@ -275,29 +289,34 @@ class Digest:
         return record
 
     def _send(self, event: RequestSent, at: float) -> None:
-        number = str(event.number)
+        number, request = str(event.number), self._asker(event.request)
 
         def is_it(record: MessageRecord) -> bool:
             return record.leg == "server" and record.channel == event.channel and record.id == number
 
-        self._claim(self._sent, event.request, is_it)
+        self._claim(self._sent, request, is_it)
         if event.channel is not None:
-            self._numbers.learn((event.channel, number), event.request)
+            self._numbers.learn((event.channel, number), request)
             if not event.is_pipe:
-                self._channels.learn(event.channel, event.request)
-        record = self._requests.get(event.request)
+                self._channels.learn(event.channel, request)
+        record = self._requests.get(request)
         if record is not None:
             via = "pipe" if event.is_pipe else "http"
             record.attempts.append(Attempt(event.server, at, None, event.channel, event.number, event.revision, via))
             self._records.add(record)
 
-    def _receive_answer(self, event: RequestAnswered) -> None:
-        self._claim(self._received, event.request, lambda record: record.leg == "server" and record.kind == "response")
-        record = self._requests.get(event.request)
+    def _receive_answer(self, event: RequestAnswered, at: float) -> None:
+        request = self._asker(event.request)
+        self._claim(self._received, request, lambda record: record.leg == "server" and record.kind == "response")
+        record = self._requests.get(request)
         for attempt in [] if record is None else reversed(record.attempts):
             if attempt.ms is None and attempt.server == event.server:
-                attempt.ms = round(event.duration_s * 1000, 3)
+                attempt.ms = round((at - attempt.at) * 1000, 3)
                 break
+
+    def _asker(self, key: RequestKey) -> RequestKey:
+        """Returns the request of a client for which a profile asks a server: that of the channel in its own key."""
+        return key if key in self._requests else self._channels.get(key[0], key)
 
     def _ask(self, event: QuestionAsked) -> None:
         if event.request is None:
@@ -315,9 +334,9 @@ class Digest:
         record = self._requests.get(event.request) or self._request(event, at - event.duration_s, "")
         self._requests.pop(event.request, None)
         record.state, record.outcome, record.code = "over", event.outcome.value, event.code
-        record.ms = round(event.duration_s * 1000, 3)
+        record.ms = round((at - record.at) * 1000, 3)
         record.request_bytes, record.response_bytes = event.params_bytes, event.result_bytes
-        record.revision = event.revision or record.revision
+        record.revision, record.client = event.revision or record.revision, event.client or record.client
         if record.id:
             self._ended[record.id] = event.request
         session = self._sessions.get(event.session)
@@ -353,7 +372,7 @@ class Digest:
             del self._sessions[name]
 
     def _add_note(self, noted: Noted) -> None:
-        text, at = noted.text[:TEXT_MAX_CHARS], self._unix(noted.at)
+        text, at = noted.text[:TEXT_MAX_CHARS], noted.at
         shown = self._redactor.redact(text.encode(errors="replace")).body.decode(errors="replace")
         record: AnyRecord
         if noted.level == "stderr":
@@ -361,9 +380,6 @@ class Digest:
         else:
             record = NoteRecord(at=at, level=noted.level, server=noted.server, text=shown)
         self._records.add(record)
-
-    def _unix(self, at: float) -> float:
-        return round(self._unix_at_zero + at, 6)
 
 
 def _read(body: bytes) -> tuple[str, _Shape]:
@@ -414,27 +430,3 @@ def _asked(question: MessageRecord) -> str:
 
 def _name(key: RequestKey) -> str:
     return f"{key[0]}.{key[1]}"
-
-
-def _head(about: About) -> tuple[int | None, list[tuple[str, str]]]:
-    """Returns the status and the headers that came with a message, as far as an engine knows them."""
-    headers: list[tuple[str, str]] = []
-    status = None
-    if isinstance(about, PostOpening | Post):
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-        if about.revision is not None:
-            headers.append(("MCP-Protocol-Version", about.revision))
-        headers += [*about.mirrored, *about.headers]
-    elif isinstance(about, MessageOpening):
-        headers += about.headers
-    elif isinstance(about, Connected):
-        status = about.status
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-    elif isinstance(about, Send):
-        status = about.status
-        if about.session is not None:
-            headers.append(("Mcp-Session-Id", about.session))
-        headers += about.headers
-    return status, headers

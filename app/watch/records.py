@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+
+from .wire_log import About
 
 RECORDS_MAX: Final = 150_000
 """Records that are kept: 50,000 messages, and what is told of their requests. At it: the oldest are dropped."""
@@ -138,20 +140,18 @@ class NoteRecord(Record, tag_field="type", tag="note", kw_only=True):
 AnyRecord = RequestRecord | MessageRecord | SessionRecord | StderrRecord | NoteRecord
 
 
-class Body(msgspec.Struct):
-    """The bytes of a message, without its secrets.
+class Kept(NamedTuple):
+    """A message as it crossed, with its secrets. Only `Watching.message` reads it.
 
     Attributes:
-        headers: those of its HTTP request or response, as pairs.
-        redacted: the names of the members whose values were replaced.
-        sha256: of the whole message; "" if it was passed on in parts.
+        data: its bytes, or its beginning.
+        about: the head of the HTTP request or response that it came with.
+        sha256: the digest of the whole message, if `data` is not that; empty if it is, or is not known.
     """
 
     data: bytes
-    headers: list[tuple[str, str]]
-    status: int | None
-    redacted: tuple[str, ...]
-    sha256: str
+    about: About
+    sha256: bytes
 
 
 class Records:
@@ -170,12 +170,12 @@ class Records:
         self._numbers: list[int] = []
         self._records: list[AnyRecord] = []
         self._start = 0  # places before it are empty
-        self._bodies: dict[int, tuple[MessageRecord, Body]] = {}
+        self._bodies: dict[int, tuple[MessageRecord, Kept]] = {}
 
     def __len__(self) -> int:
         return len(self._numbers) - self._start
 
-    def add(self, record: AnyRecord, body: Body | None = None) -> None:
+    def add(self, record: AnyRecord, kept: Kept | None = None) -> None:
         """Adds a record, or a changed one once more, under the next number."""
         self.last += 1
         record.n = self.last
@@ -183,9 +183,9 @@ class Records:
         self._records.append(record)
         if isinstance(record, MessageRecord):
             self.message_count += 1
-            if body is not None:
-                self._bodies[self.last] = record, body
-                self.body_bytes += len(body.data)
+            if kept is not None:
+                self._bodies[self.last] = record, kept
+                self.body_bytes += len(kept.data)
         while len(self) > 1 and (
             len(self) > RECORDS_MAX or self.message_count > MESSAGES_MAX or self.body_bytes > BODIES_MAX_BYTES
         ):
@@ -212,8 +212,8 @@ class Records:
         """The number of the oldest record; one after the newest if there are none."""
         return self._numbers[self._start] if len(self) else self.last + 1
 
-    def message(self, number: int) -> tuple[MessageRecord, Body] | None:
-        """Returns a message with its bytes; None if it is not kept."""
+    def message(self, number: int) -> tuple[MessageRecord, Kept] | None:
+        """Returns a message as it crossed; None if it is not kept."""
         return self._bodies.get(number)
 
     def _drop(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,6 +30,8 @@ NAMES: Final = (
 """Parts of the names of members whose values are replaced, without case, `_` and `-`."""
 HARMLESS: Final = frozenset({"progresstoken", "maxtokens", "totaltokens", "inputtokens", "outputtokens", "tokens"})
 """Names that hold such a part and no secret."""
+KEPT_MAX: Final = 1024
+"""Names of headers and tags of sessions that are kept: those of the clients of some minutes."""
 TAG_CHARS: Final = 8
 """Characters of the tag that stands for the id of a session."""
 
@@ -67,12 +70,13 @@ class Redactor:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = (*NAMES, *map(_plain, names))
-        words = "|".join("[_-]?".join(map(re.escape, name)) for name in self._names)
-        self._may_have = re.compile(rf"(?i:{words}|bearer|[?&](?:sig|token|state|code)=)|\\u".encode())
+        self._signs = (*(name.encode() for name in self._names), b"bearer", b"sig=", b"state=", b"code=", b"\\u")
+        self._is_shown = lru_cache(KEPT_MAX)(self._may_be_shown)
 
     def redact(self, body: bytes) -> Redaction:
         """Returns a message without its secrets. What is no JSON is read as far as it looks like it."""
-        if self._may_have.search(body) is None:
+        plain = body.lower().replace(b"_", b"").replace(b"-", b"")
+        if not any(sign in plain for sign in self._signs):
             return Redaction(body, ())
         kept: list[bytes] = []
         members: list[str] = []
@@ -91,22 +95,21 @@ class Redactor:
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Returns headers without secrets, and each session id as its tag."""
-        shown = []
-        for name, value in headers:
-            lower = name.lower()
-            if lower in _SESSION:
-                shown.append((name, tag_of(value)))
-            elif _SAFE_HEADERS.fullmatch(lower) and not any(part in _plain(lower) for part in self._names):
-                shown.append((name, value))
-            else:
-                shown.append((name, REDACTED))
-        return shown
+        return [
+            (name, tag_of(value) if name.lower() in _SESSION else value if self._is_shown(name) else REDACTED)
+            for name, value in headers
+        ]
+
+    def _may_be_shown(self, name: str) -> bool:
+        lower = name.lower()
+        return _SAFE_HEADERS.fullmatch(lower) is not None and not any(part in _plain(lower) for part in self._names)
 
     def _is_secret(self, name: bytes) -> bool:
         plain = _plain(_text(name))
         return plain not in HARMLESS and any(part in plain for part in self._names)
 
 
+@lru_cache(KEPT_MAX)
 def tag_of(session: str) -> str:
     """Returns the tag that stands for the id of a session, which is its credential."""
     return hashlib.sha256(session.encode(errors="surrogatepass")).hexdigest()[:TAG_CHARS]
@@ -131,10 +134,11 @@ def _replaced(match: re.Match[bytes]) -> bytes:
 def _end_of_value(body: bytes, at: int) -> int:
     """Returns the end of the JSON value that begins at `at`; the end of the body if it has none."""
     if body[at : at + 1] not in (b"{", b"["):
-        match = _STRING.match(body, at) or _SCALAR.match(body, at)
-        if match is None:
-            return len(body) if body[at : at + 1] == b'"' else at  # a text that is cut off has no end
-        return match.end(1) + 1 if match.re is _STRING else match.end()
+        if body[at : at + 1] == b'"':
+            match = _STRING.match(body, at)
+            return len(body) if match is None else match.end(1) + 1  # a text that is cut off has no end
+        match = _SCALAR.match(body, at)
+        return at if match is None else match.end()
     depth = 0
     for match in _BRACKET.finditer(body, at):
         if match[0][:1] != b'"':

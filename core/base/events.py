@@ -56,6 +56,8 @@ class PostOpening(Fact, frozen=True):
     """The client's scopes and groups, where the plan has access rules."""
     is_returned: bool = False
     """Another replica was to answer the request (`Forward`) and is gone or refuses connections. It is answered here."""
+    trace_context: Headers = ()
+    """The lines of `traceparent`, `tracestate` and `baggage`, names in lower case, where the plan traces."""
 
     @property
     def owner(self) -> str:
@@ -145,6 +147,7 @@ class MessageOpening(Fact, frozen=True):
     headers: Headers = ()
     grants: Grants = NO_GRANTS
     is_returned: bool = False
+    trace_context: Headers = ()
 
 
 class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):

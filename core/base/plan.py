@@ -16,7 +16,7 @@ from .name_filter import NameFilter
 from .replica import ReplicaName
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
-from .telemetry import Detail
+from .telemetry import Detail, Tracing
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -415,6 +415,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
     telemetry: Detail = Detail.NONE
     """The events of sessions and requests for which an `Emit` is ordered."""
+    tracing: Tracing | None = None
+    """The rules for trace contexts and spans; None: contexts in `_meta` pass untouched, and there are no spans."""
     shares_storage: bool = False
     """Other processes use the storage, too, so a file may be there that this one does not know."""
     replica: ReplicaName | None = None

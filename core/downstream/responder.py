@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..base.errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
+from ..base.errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT, RemoteProtocolError
 from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..base.methods import CHANGE_NOTIFICATIONS
@@ -22,6 +22,7 @@ from ..state.list_changes import NOTIFICATION_OF
 from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
 from ..state.telemetry import Telemetry
+from ..tracing.trace import Tracer
 from .event_streams import Streams
 
 
@@ -262,6 +263,8 @@ class Responder:
             return
         number = session.record_question(question)
         id_raw = b"%d" % number
+        if self._context.tracer is not None:
+            params = _traced(self._context.tracer, params, related or session.only_call())
         if question.token_raw is not None and params is not None:
             params = envelope.replace_progress_token(params, id_raw)
         message = envelope.encode_request(id_raw, question.method, params)
@@ -454,3 +457,13 @@ class Responder:
                 self._put_question(session, held.question, stream, held.message)
             else:
                 self._put_notification(session, stream, held.method, held.message)
+
+
+def _traced(tracer: Tracer, params: bytes | None, call: Exchange | None) -> bytes | None:
+    """Returns the params of a server's request with the trace context of the call in whose course it comes."""
+    if call is None or call.trace is None:
+        return params
+    try:
+        return tracer.question_with(params, call.trace)
+    except RemoteProtocolError:
+        return params  # its client is to judge them

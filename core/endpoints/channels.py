@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..base.errors import LocalProtocolError
-from ..base.events import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
+from ..base.events import EventPipeOpening, Headers, MessageOpening, PipeOpening, PostOpening
 from ..base.grants import Grants
 from ..base.ids import ChannelId
 from ..state.context import ChannelRole
@@ -32,6 +32,8 @@ class PostRole(ChannelRole):
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
+        if opening.trace_context:
+            self.trace_context = opening.trace_context
 
     def answer_on(self, stream: Stream) -> None:
         """Takes the stream of the reply."""
@@ -86,6 +88,10 @@ class PipeRole(ChannelRole):
         """Takes the grants of a POST of its session: the client may have another token now."""
         if grants != self.opening.grants:
             self.opening = msgspec.structs.replace(self.opening, grants=grants)
+
+    def receive_trace_context(self, headers: Headers) -> None:
+        """Takes the trace context of a POST of its session."""
+        self.trace_context = headers
 
     def open_session(self, session: Session) -> None:
         """Takes the session that its client has opened."""

@@ -61,6 +61,7 @@ class FastPath:
         self._telemetry = downstream.responder.telemetry
         self._streams = downstream.streams
         self._known = known
+        self._sampler = None if context.tracer is None else context.tracer.sampler
         self._writer = upstream.writer
         self._health = upstream.handshaker.health
         self._passing = router.passthrough
@@ -72,6 +73,11 @@ class FastPath:
         if frame.method not in METHODS or frame.id_raw is None:
             return False
         opening, params = role.opening, frame.params
+        sampler = self._sampler
+        if sampler is not None and (
+            opening.trace_context or (not sampler.skip and sampler.takes_next(self._context.now))
+        ):
+            return False
         if opening.session is None:
             return params is not None and self._receive_stateless(role, channel, frame, params)
         # The params may hold a progress token, an instruction about tasks or the client's description of itself. JSON
@@ -173,7 +179,7 @@ class FastPath:
             plain=way.plain,
         )
         if self._telemetry is not None:
-            self._telemetry.begin(session, exchange)
+            self._telemetry.begin(session, exchange, is_plain=True)
         session.add(exchange, opening.headers)
         way.send(exchange)
         return exchange
@@ -213,7 +219,9 @@ class FastPath:
             if pieces is not None:
                 self._telemetry.end_unread(session, exchange, sum(map(len, pieces)) - 1)
             elif result is not None:
-                self._telemetry.end_with_result(session, exchange, result)
+                self._telemetry.end_with_result(
+                    session, exchange, result if session.replies is None else frame.result or result
+                )
         if pieces is not None:
             self._responder.pass_answer(exchange, pieces)
         elif result is not None:
@@ -246,7 +254,9 @@ class FastPath:
             self._writer.receive_settled(role)
         self._take_in(link, session, exchange, number)
         if self._telemetry is not None:
-            self._telemetry.end_with_result(session, exchange, result)
+            self._telemetry.end_with_result(
+                session, exchange, result if session.replies is None else frame.result or result
+            )
         self._responder.close(session, exchange.reply, envelope.encode_result(exchange.id_raw, result))
         return True
 

@@ -82,6 +82,8 @@ class KnownClients:
         key = opening.server, opening.principal, opening.headers, meta
         if key in self._known or request.log_level is not None or task_support.declares(request.capabilities):
             return
+        if not OF_A_REQUEST.isdisjoint(members(meta)):
+            return  # the next request has another trace context
         if len(self._known) >= KNOWN_CLIENTS_MAX:
             del self._known[next(iter(self._known))]
         rest = remove_members(meta, request_meta.KEYS)

@@ -137,6 +137,8 @@ class Pipes(ChannelHandler):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         pipe.receive_grants(role.opening.grants)  # now: another POST may have been opened in between
+        if self._context.tracer is not None:
+            pipe.receive_trace_context(role.opening.trace_context)
         if pipe.session is not None:
             pipe.session.receive_headers(role.opening.headers)
         self._receive(pipe, role.pipe, parsed, role.opening.headers)

@@ -191,6 +191,8 @@ class Stateless:
                 plan = self._context.servers.get(server)
             if plan is not None:
                 refuse_forbidden(plan, frame.method, raw, opening.grants)
+            if self._responder.telemetry is not None:
+                self._responder.telemetry.begin_again(found[1], frame.params, key.channel)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, raw):
             known = self._find_session(self._affinity_of(opening, key, request, None)[0], opening.server)

@@ -241,6 +241,7 @@ class Listens:
             params=set_member(exchange.params or b"{}", "notifications", format_filter(part.wanted)),
             headers=leg.passed(exchange.headers),
             request=exchange.request,
+            trace=exchange.trace,
         )
         part.open(leg, inner)
         self._legs.send(leg, inner)

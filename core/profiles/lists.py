@@ -306,6 +306,7 @@ class Lists:
             params=params,
             headers=leg.passed(exchange.headers),
             request=exchange.request,
+            trace=exchange.trace,
         )
         self._legs.send(leg, inner)
 

@@ -257,6 +257,7 @@ class ProfileRouter:
             headers=leg.passed(exchange.headers),
             request=exchange.request,
             mirrored=exchange.mirrored,
+            trace=exchange.trace,
         )
         exchange.step(ExchangeInput.PREPARED)
         exchange.receive_written(0, None)

@@ -117,6 +117,7 @@ class SearchSurface:
             params=params,
             headers=exchange.headers,
             request=exchange.request,
+            trace=exchange.trace,
         )
         self._lists.request(front, listing, partial(self._receive_lists, front, exchange, arguments))
 

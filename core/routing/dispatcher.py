@@ -16,6 +16,7 @@ from ..base.errors import (
     RemoteProtocolError,
 )
 from ..base.ids import ChannelId
+from ..caching import early_answers
 from ..jsonrpc import envelope
 from ..jsonrpc.bounds import TooDeepError
 from ..jsonrpc.envelope import Frame
@@ -25,6 +26,7 @@ from ..state.link import SUBSCRIPTION, Link, OwnRequest
 from ..state.upstream_channels import DuplexRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
 from ..subscriptions.subscriptions import Subscriptions
+from ..upstream import definition_filter
 from ..upstream.upstream import Upstream
 from ..wire.oversize import owner_of
 
@@ -33,6 +35,9 @@ UpRole = DuplexRole | UpstreamPostRole | UpstreamStreamRole
 GREETINGS: Final = ("initialize", "server/discover")
 """Methods that only a client may send. A server that was just sent one of them and sends it back is an echo: a program
 that copies its input, as `cat` does, or a terminal. A response would be echoed too, and count as the server's."""
+
+LISTS: Final = frozenset({"schemas", definition_filter.PURPOSE, early_answers.PURPOSE})
+"""The purposes of requests of ours for lists, of tools among them."""
 
 TAIL_BYTES: Final = 4096
 """Bytes at the end of a message nested too deeply that are searched for its id."""
@@ -185,6 +190,8 @@ class Dispatcher:
         else:
             if self._writer.telemetry is not None:
                 self._writer.telemetry.receive_answer(link.plan.id, entry, frame.error)
+                if entry.method == "tools/list" and frame.result is not None:
+                    self._writer.telemetry.receive_list(link.plan.id, frame.result)
             self.receive_answer(link, entry, frame)
             # An answer with an unknown outcome is one of a driver, for a server that may be working still.
             is_lost = frame.error is not None and envelope.error_code(frame.error) == OUTCOME_UNKNOWN
@@ -197,6 +204,8 @@ class Dispatcher:
     ) -> None:
         if own_request.incarnation != link.upstream.incarnation:
             return
+        if self._writer.telemetry is not None and own_request.purpose in LISTS and frame.result is not None:
+            self._writer.telemetry.receive_list(link.plan.id, frame.result)
         if self.receive_own_response(link, own_request, frame, number):
             return
         if own_request.purpose == "replay":

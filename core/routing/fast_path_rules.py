@@ -31,7 +31,7 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
     if link.is_plain is None:
         is_plain = _is_plain(link, exchange)
         link.decide_plain(is_plain=is_plain, translation=None if is_plain else translation_for(link))
-    if not link.is_plain or exchange.method not in METHODS:
+    if not link.is_plain or exchange.method not in METHODS or exchange.trace is not None:
         return False
     params = exchange.params
     if params is not None:

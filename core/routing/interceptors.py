@@ -46,6 +46,7 @@ ORDER: Final[dict[str, str]] = {
     "hold for each caller.",
     "changed lists": "Sees the notifications of a process before any other keeps one back.",
     "serial turn": "The last before the server: whatever is decided later would hold up the other sessions.",
+    "tracing": "Decides nothing. It sees a request as it is written, once for each attempt.",
 }
 """Each interceptor, with the reason for its place."""
 

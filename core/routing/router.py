@@ -49,6 +49,7 @@ from .passthrough import Passthrough
 from .server_channels import ServerChannels
 from .sharing import SerialTurn, SharedSettings
 from .time_limits import ToolTimeLimits
+from .tracing import TracePropagation
 
 UPSTREAM_ROLES = (DuplexRole, UpstreamPostRole, UpstreamStreamRole, WarmProcessRole)
 _ALL_ROLES = (*UPSTREAM_ROLES, DeleteRole)
@@ -103,6 +104,7 @@ class Router:
             Caching(context, handshaker.health),
             early_answers,
             SerialTurn(),
+            TracePropagation(context),
             checks,
         ]
         ordered = in_order([*own, *(each for feature in features for each in feature.interceptors)])
@@ -202,11 +204,14 @@ class Router:
         try:
             params = self._era_adapter.params_up(link, exchange)
             mirrored = self._era_adapter.mirrored_up(link, exchange, params)
+            headers = exchange.headers
+            for adapt_request in link.interceptors.adapt_request:
+                params, headers = adapt_request(link, exchange, params, headers)
         except RemoteProtocolError as error:
             self.finish(link, exchange, envelope.encode_error(exchange.id_raw, error.rpc_code, error.message))
             self._handshaker.advance(link, exchange)
             return
-        self._writer.write(link, exchange, params, mirrored)
+        self._writer.write(link, exchange, params, mirrored, headers)
         for receive_sent in link.interceptors.receive_sent:
             receive_sent(link, exchange)
 

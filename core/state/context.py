@@ -23,6 +23,8 @@ from ..base.limits import Limits
 from ..base.plan import Plan, ServerPlan
 from ..base.replica import tag_of
 from ..base.timers import Timers
+from ..tracing.sampling import Sampler
+from ..tracing.trace import Tracer
 
 TimerKey = tuple[str, object]
 """A timer's purpose, and the object it is for."""
@@ -42,6 +44,7 @@ class ChannelRole:
         may_be_cut: its peer is a client that may be cut off for that.
         feeders: the channels that are paused because this one is full.
         then: a callback for when most of the outbox has left.
+        trace_context: of a client's channel, the `PostOpening.trace_context` of the latest HTTP request.
     """
 
     # Most channels carry one message, and few are ever full: class attributes hold the usual values, to save memory.
@@ -52,6 +55,7 @@ class ChannelRole:
     may_be_cut: bool = False
     feeders: set[ChannelId] | frozenset[ChannelId] = _NO_FEEDERS
     then: Callable[[], None] | None = None
+    trace_context: Headers = ()
 
     @property
     def feeds_many(self) -> bool:
@@ -73,6 +77,7 @@ class Context:
         last_channel: the last number that was given out.
         unopened: the channels that have a number, and that the driver has not reported as open or over yet.
         memory: the bytes that sessions keep of messages.
+        tracer: begins the traces of requests; None if the plan has no tracing.
     """
 
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
@@ -91,6 +96,7 @@ class Context:
         self.unix_at_zero = unix_at_zero
         self.unopened: set[ChannelId] = set()
         self.memory = Budget(limits.memory_max_bytes, limits.owner_memory_max_bytes)
+        self.tracer = None if plan.tracing is None else Tracer(plan.tracing, Sampler(plan.tracing, entropy))
         self._unsent_bytes = 0
         self._channels: dict[ChannelId, ChannelRole] = {}
         self._paused: dict[ChannelId, int] = {}

@@ -29,6 +29,8 @@ from ..base.methods import SAFE_TO_REPEAT
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey, progress_token
+from ..tracing.context import TraceContext
+from ..tracing.trace import Trace
 from .input_round import InputRound
 from .ports import TaskKeeper
 from .stream import Stream
@@ -126,6 +128,8 @@ class TaskOptions(NamedTuple):
 
 NO_TASK_OPTIONS: Final = TaskOptions()
 """The wish of a client that said nothing about tasks."""
+TRACE_LINKS_MAX: Final = 32
+"""Links of a request's span to others. A call comes back with answers a few times. At it: there are no more."""
 _NO_PAGES: Final[frozenset[str]] = frozenset()
 _NO_ANSWERS: Final[dict[str, bytes]] = {}  # shared, so never changed but replaced
 
@@ -256,6 +260,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         keeper: keeps it, if it may become a task or waits for one.
         begun_at: the time at which it came, if telemetry is emitted of it.
         sent_at: the time at which it was sent upstream last, if telemetry is emitted.
+        trace: its trace; None if it has none.
+        is_recorded: it has a span.
+        attempt: the context of the span of its latest attempt at a server; None if it has none.
+        trace_links: (trace id, span id) of spans that were found to belong to it, too.
     """
 
     TRANSITIONS = TRANSITIONS
@@ -287,6 +295,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     keeper: TaskKeeper | None = None
     begun_at: float | None = None
     sent_at: float | None = None
+    trace: Trace | None = None
+    is_recorded = False
+    attempt: TraceContext | None = None
+    trace_links: tuple[tuple[str, str], ...] = ()
 
     def __init__(
         self,
@@ -304,6 +316,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         mirrored: Headers = (),
         known: Mapping[str, bytes] | None = None,
         plain: Plain | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.state = ExchangeState.PREPARING
         self.key = key
@@ -322,6 +335,8 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
             self.mirrored = mirrored
         if known:
             self.known = dict(known)
+        if trace is not None:
+            self._take_trace(trace)
         if plain is Plain.UNCHANGED:
             self.is_plain = True
         elif plain is Plain.TRANSLATED:
@@ -329,9 +344,25 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
 
     # --- The client's request ---------------------------------------------------------------------------------------
 
-    def receive_begun(self, at: float) -> None:
-        """Records the time at which the request came."""
+    def receive_begun(self, at: float, trace: Trace | None = None) -> None:
+        """Records the time at which the request came, and its trace."""
         self.begun_at = at
+        if trace is not None:
+            self._take_trace(trace)
+
+    def _take_trace(self, trace: Trace) -> None:
+        self.trace = trace
+        self.is_recorded = trace.span is not None
+
+    def receive_attempt(self, attempt: TraceContext | None) -> None:
+        """Takes the context of the span of the attempt that comes now."""
+        self.attempt = attempt
+
+    def link_trace(self, trace: Trace | None) -> None:
+        """Records that the span of another request belongs to it, too, or, if that has none, the span of its client."""
+        found = None if trace is None else trace.span or trace.parent
+        if found is not None and self.trace is not None and len(self.trace_links) < TRACE_LINKS_MAX:
+            self.trace_links += ((found.trace_id, found.span_id),)
 
     def receive_sent_at(self, at: float) -> None:
         """Records the time at which it was sent upstream."""

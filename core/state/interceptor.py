@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ..base.events import Cause
+from ..base.events import Cause, Headers
 from ..base.plan import ServerPlan
 from ..jsonrpc.envelope import Frame
 
@@ -57,6 +57,18 @@ class Interceptor:
     def prepare(self, link: Link, exchange: Exchange) -> bool:
         """Handles a request that is about to be written to a server that is ready. True if it is answered here, or sent
         on later (`LinkRouter.send`)."""
+        raise NotImplementedError
+
+    def adapt_request(
+        self, link: Link, exchange: Exchange, params: bytes | None, headers: Headers
+    ) -> tuple[bytes | None, Headers]:
+        """Returns the params of a request, in the words of its server, and the HTTP headers beside them, as they are
+        written now. The params of the exchange stay as they are: they are compared with those of other requests, and
+        may be sent again.
+
+        Raises:
+            RemoteProtocolError: the params cannot be changed; the client gets an error that says so.
+        """
         raise NotImplementedError
 
     def receive_sent(self, link: Link, exchange: Exchange) -> None:
@@ -189,6 +201,7 @@ class Interceptors:
         self.receive_request = self._up(Interceptor.receive_request)
         self.receive_waiting = self._up(Interceptor.receive_waiting)
         self.prepare = self._up(Interceptor.prepare)
+        self.adapt_request = self._up(Interceptor.adapt_request)
         self.receive_sent = self._up(Interceptor.receive_sent)
         self.receive_client_answer = self._down(Interceptor.receive_client_answer)
         self.receive_login = self._up(Interceptor.receive_login)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..base.state_machine import Machine
 from ..base.timestamps import format_time
 from ..bridge.tasks import TERMINAL, TaskFields
+from ..tracing.trace import Trace
 
 if TYPE_CHECKING:
     from .records import StoredTask
@@ -119,6 +120,7 @@ class Task(Machine[TaskState, TaskInput]):
         counted_for: the session in whose quota it counts, by its public name.
         ticks: progress notifications that the server was sent while its questions waited.
         replica: the replica that runs it or has ended it, as in its record.
+        trace: the trace of the request that it was made of; None if that had none, or was in an earlier run.
     """
 
     __slots__ = (
@@ -147,6 +149,7 @@ class Task(Machine[TaskState, TaskInput]):
         "ticks",
         "told",
         "tool",
+        "trace",
         "ttl_ms",
         "updated_at",
         "updated_at_unix",
@@ -200,7 +203,12 @@ class Task(Machine[TaskState, TaskInput]):
         self.size_bytes = 0
         self.counted_for = ""
         self.ticks = 0
+        self.trace: Trace | None = None
         self._last_key = 0
+
+    def receive_trace(self, trace: Trace | None) -> None:
+        """Takes the trace of the request that it was made of."""
+        self.trace = trace
 
     def begin(self, created_at: str, created_at_unix: float) -> None:
         """Starts its life at this time."""

@@ -151,6 +151,7 @@ class LocalTasks:
             return False
         task = self.task_quota.take(exchange)
         task.begin(format_time(self._context.now_unix), self._context.now_unix)
+        task.receive_trace(exchange.trace)
         run = Run(session, exchange)
         self._tasks[task.id], self._runs[task.id] = task, run
         exchange.become_task(task, self)
@@ -223,6 +224,8 @@ class LocalTasks:
                 result = run.created[:-1] + b"," + result[1:]
         else:
             result = named(tasks.modern_created(shown), server_info_of(run.session.greeting))
+        if self._responder.telemetry is not None:
+            self._responder.telemetry.receive_task(run.exchange)
         self._responder.close(run.session, request, envelope.encode_result(run.id_raw, result))
         if run.outcome is not None:
             self._keep(task, run)

@@ -151,6 +151,7 @@ class TaskRequests(Interceptor):
             self._receive_about(session, exchange, task)
 
     def _receive_about(self, session: Session, exchange: Exchange, task: Task) -> None:
+        exchange.link_trace(task.trace)
         if not task.is_over and not self._local_tasks.is_own(task):
             self._receive_about_running(session, exchange, task)
             return

@@ -32,13 +32,23 @@ class UpstreamWriter:
         self._context = context
         self.telemetry = Telemetry.of(context)
 
-    def write(self, link: Link, exchange: Exchange, params: bytes | None, mirrored: Headers = ()) -> None:
+    def write(
+        self,
+        link: Link,
+        exchange: Exchange,
+        params: bytes | None,
+        mirrored: Headers = (),
+        headers: Headers | None = None,
+    ) -> None:
         """Sends a client's request, with our number as its id, and as its progress token if it has one.
 
         Args:
             params: the exchange's params, in the server's era.
             mirrored: the headers that mirror params, for a server without sessions.
+            headers: the HTTP headers that go with it; None: those of the exchange.
         """
+        if headers is None:
+            headers = exchange.headers
         number = link.expect(exchange)
         if exchange.token_raw is not None:
             assert params is not None
@@ -46,7 +56,7 @@ class UpstreamWriter:
         self.expect_reply(link, exchange)
         message = envelope.encode_request(b"%d" % number, exchange.method, params)
         is_lasting = exchange.method == LISTEN
-        post = self._emit(link, message, number, exchange.headers, is_lasting=is_lasting, mirrored=mirrored)
+        post = self._emit(link, message, number, headers, is_lasting=is_lasting, mirrored=mirrored)
         exchange.receive_written(number, post)
         if self.telemetry is not None:
             self.telemetry.receive_sent(link, exchange, number, post)

@@ -121,14 +121,23 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield served.wait_url()
 
 
+@pytest.fixture(scope="module")
+def token(gateway: str) -> str:
+    """The local token of that gateway."""
+    code, shown, _ = run("token", "show", gateway.removesuffix("/mcp"))
+    assert code == 0
+    return shown
+
+
 BODIES: Final = {"initialize": INITIALIZE, "tools/list": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
 
 
 @each_row("row", TABLE["requests"])
-def test_a_request_with_a_mistake(row: Json, gateway: str) -> None:
+def test_a_request_with_a_mistake(row: Json, gateway: str, token: str) -> None:
     body = json.dumps(BODIES[row["body"]]) if row["body"] in BODIES else row["body"]
     usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    headers = {name: value for name, value in {**usual, **row.get("headers", {})}.items() if value is not None}
+    given = {**usual, **row.get("headers", {})}
+    headers = {name: value.replace("TOKEN", token) for name, value in given.items() if value is not None}
     url = gateway.removesuffix("/mcp") + row["at"] if "at" in row else gateway + row.get("path", "")
     status, answer = request("POST", url, body.encode(), headers)
     error = answer.get("error", answer.get("detail", ""))

@@ -14,6 +14,7 @@ import msgspec
 from isthmus.app.config.cluster_settings import Cluster
 from isthmus.app.config.profile_settings import Profile
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.config.telemetry_settings import Telemetry
 from isthmus.app.gateway import Gateway, running
 from isthmus.app.workers.listening import PORT
 from isthmus.app.workers.messages import Handover, hand_over
@@ -184,7 +185,9 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(stub: type[Stub], *, is_modern: bool, profile: int = 0) -> AsyncIterator[Client]:
+async def connected(
+    stub: type[Stub], *, is_modern: bool, profile: int = 0, telemetry: Telemetry | None = None
+) -> AsyncIterator[Client]:
     """A client of a proxy of a server, all in this loop, with connections that are open. With `profile`, the server is
     one of so many of a profile; the others are never needed."""
     server = await asyncio.get_running_loop().create_server(stub, "127.0.0.1", 0)
@@ -199,6 +202,7 @@ async def connected(stub: type[Stub], *, is_modern: bool, profile: int = 0) -> A
                 *(Server(id=id, upstream=Upstream(command=("/nonexistent",))) for id in others),
             ),
             profiles=(Profile(id="all", servers=("a", *others)),) if profile else (),
+            telemetry=telemetry or Telemetry(),
         )
         async with running(settings, listen=True, is_lasting=False) as gateway:
             port = int(gateway.base_url.rpartition(":")[2])

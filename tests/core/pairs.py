@@ -15,7 +15,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, Profile, ProfileServer, ServerPlan
 from isthmus.core.base.revisions import Era
-from isthmus.core.base.telemetry import Detail
+from isthmus.core.base.telemetry import Detail, Tracing
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.wire.http.mcp_headers import headers_for
 
@@ -125,15 +125,17 @@ ODD_HEADERS: Final = (None, "method", "name", "none", "revision", "more")
 class Half:
     """One of two engines that get the same inputs. `alias`: that of the server in a profile; None: there is none."""
 
-    def __init__(self, server: ServerPlan, alias: str | None, *, is_fast: bool, emits: bool) -> None:
+    def __init__(
+        self, server: ServerPlan, alias: str | None, *, is_fast: bool, emits: bool, tracing: Tracing | None
+    ) -> None:
         random = Random(1)
         telemetry = Detail.STEPS if emits else Detail.NONE
-        plan = Plan(servers=(server,), telemetry=telemetry)
+        plan = Plan(servers=(server,), telemetry=telemetry, tracing=tracing)
         if alias is not None:
             servers = ProfileServer(id="s", alias=alias), ProfileServer(id="other")
             other = ServerPlan(id="other", kind=Kind.PIPE)
             profile = Profile(id="all", servers=servers)
-            plan = Plan(servers=(*plan.servers, other), profiles=(profile,), telemetry=telemetry)
+            plan = Plan(servers=(*plan.servers, other), profiles=(profile,), telemetry=telemetry, tracing=tracing)
         self.engine = BulkEngine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
         fast_path: Any = Inside(self.engine).fast_path
@@ -164,12 +166,13 @@ class Pair:
         server: Era = Era.HANDSHAKE,
         alias: str | None = None,
         emits: bool = False,
+        tracing: Tracing | None = None,
         **more: Any,
     ) -> None:
         plan = ServerPlan(id="s", kind=kind, era=server, **more)
         self.halves = (
-            Half(plan, alias, is_fast=True, emits=emits),
-            Half(plan, alias, is_fast=False, emits=emits),
+            Half(plan, alias, is_fast=True, emits=emits, tracing=tracing),
+            Half(plan, alias, is_fast=False, emits=emits, tracing=tracing),
         )
         self.client, self.server, self.alias = client, server, alias
         self.endpoint = "s" if alias is None else "all"

@@ -15,6 +15,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import AccessRules, Kind, Offer, Plan, ServerPlan, TaskRules
 from isthmus.core.base.replica import LEASE_PREFIX, ReplicaName
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.telemetry import Tracing
 from isthmus.core.bulk import BulkEngine
 from task_clients import ClientRequest, Party, handle
 from task_servers import TaskServer, Work
@@ -43,6 +44,7 @@ class Scene:
     addresses: tuple[str, ...] = ()
     seed: int = 1
     replica: str = ""
+    tracing: Tracing | None = None
     store: Store = field(default_factory=Store)
     parties: list[Party] = field(default_factory=list)
 
@@ -68,6 +70,7 @@ class Scene:
             workspaces_path="/w",
             replica=self.name,
             shares_storage=bool(self.replica),
+            tracing=self.tracing,
         )
         self.store.begin()
         engine = BulkEngine(
@@ -187,10 +190,11 @@ def scene(
     access: AccessRules | None = None,
     addresses: tuple[str, ...] = (),
     replica: str = "",
+    tracing: Tracing | None = None,
 ) -> Scene:
     rules = TaskRules(offer=offer, strict=strict, tools=tools)
     given = {"insists": insists, "names_era": names_era, "access": access, "addresses": addresses}
-    made = Scene(kind, up, has_tasks, rules, limits or Limits(), replica=replica, **given)
+    made = Scene(kind, up, has_tasks, rules, limits or Limits(), replica=replica, tracing=tracing, **given)
     if replica:
         made.join()
     return made

@@ -27,6 +27,7 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
+from isthmus.core.base.telemetry import Tracing
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.state.records import StoredArtifact, StoredTask, StoredUpload
 from isthmus.core.state.task import TaskState
@@ -85,10 +86,10 @@ FILE = StoredUpload(
 )
 
 
-def recorder(seed: int, lines: list[bytes], limits: Limits | None = None) -> Recorder:
+def recorder(seed: int, lines: list[bytes], limits: Limits | None = None, plan: Plan = PLAN) -> Recorder:
     entropy = Random(seed).randbytes
     return Recorder(
-        PLAN,
+        plan,
         entropy=entropy,
         unix_at_zero=1.0e9,
         has_storage=True,
@@ -99,10 +100,10 @@ def recorder(seed: int, lines: list[bytes], limits: Limits | None = None) -> Rec
     )
 
 
-def scripted(seed: int) -> list[bytes]:
+def scripted(seed: int, plan: Plan = PLAN) -> list[bytes]:
     """Returns the trace of a run that uses every input at least once."""
     lines: list[bytes] = []
-    engine = recorder(seed, lines)
+    engine = recorder(seed, lines, plan=plan)
     pipe = engine.new_channel()
     engine.receive_open(pipe, events.PipeOpening(server="files"), 0.0)
     child = dialled(engine.receive_message(pipe, INITIALIZE, 0.0))
@@ -172,6 +173,13 @@ def test_a_recorded_run_repeats_without_a_difference() -> None:
     """Twice, since a replay must leave nothing behind."""
     lines = scripted(1)
     assert list(replay(lines)) == []
+    assert list(replay(lines)) == []
+
+
+def test_a_run_whose_requests_have_spans_repeats() -> None:
+    """The ids of spans are drawn as all random bytes are."""
+    lines = scripted(1, msgspec.structs.replace(PLAN, tracing=Tracing(is_recorded=True, ratio=0.5)))
+    assert any(b'"span"' in line for line in lines)
     assert list(replay(lines)) == []
 
 

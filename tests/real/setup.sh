@@ -51,6 +51,7 @@ packages() {
 }
 packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
     @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83
+packages axe axe-core@4.14.1  # for tests/app/watch
 packages idp oidc-provider@9.13.3
 packages clis @anthropic-ai/claude-code@2.1.332 @google/gemini-cli@0.61.0
 packages node2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/server@2.4.0 @modelcontextprotocol/node@2.1.2

@@ -1,5 +1,5 @@
-"""Counters of file transfers, requests and bytes, in and out, for each server, and of requests passed on to other
-replicas."""
+"""Counters of file transfers, requests and bytes, in and out, for each server, of requests passed on to other replicas,
+and of HTTP responses."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Counts:
         size_bytes: bytes of files moved, however the request ended.
         over: requests that have ended, by outcome.
         forwards: requests that were to be passed on to other replicas and have ended, by outcome.
+        responses: HTTP responses that have begun, by area of the path (`RoutedHead.area`) and status.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class Counts:
         self.size_bytes: Counter[TransferKind] = Counter()
         self.over: Counter[tuple[TransferKind, Outcome]] = Counter()
         self.forwards: Counter[Forwarded] = Counter()
+        self.responses: Counter[tuple[str, int]] = Counter()
 
 
 class Traffic:

@@ -287,7 +287,7 @@ class Connection:
         body = self._framing.take_repeated(admitted.head)
         if body is None:
             return False
-        self._writer.shared_headers = admitted.shared_headers
+        self._writer.shared_headers, self._writer.area = admitted.shared_headers, admitted.area
         if isinstance(admitted.route, ForwardRoute):
             self._forward(admitted.route, admitted.head, admitted, body)
         else:
@@ -328,7 +328,7 @@ class Connection:
         framing, writer = self._framing, self._writer
         self._lasting = None
         self._admitted = admitted if admitted.may_be_kept else None
-        writer.shared_headers = admitted.shared_headers
+        writer.shared_headers, writer.area = admitted.shared_headers, admitted.area
         route = admitted.route
         if isinstance(route, Undecided):
             extra = ((b"retry-after", b"5"),)
@@ -489,6 +489,7 @@ class Connection:
     async def _serve_socket(self, route: SocketRoute) -> None:
         await self._writer.flush()
         stream = await self._wire.take_stream()
+        self._listening.counts.responses[self._writer.area, 101] += 1
         greeting = self._framing.switch([*route.upgrade.headers, (b"date", self._listening.date())])
         received = self._framing.held
         await serve_socket(

@@ -41,7 +41,7 @@ from .anyio_driver import HttpStream
 from .asyncio_driver import Connect, HttpProtocol
 from .connection import Connection
 from .reserve import NO_DESCRIPTOR, Reserve, turned_away
-from .shared import Pages, ServerContext
+from .shared import OTHER_AREA, Pages, ServerContext
 
 TURNED_AWAY_MAX: Final = 64
 """Connections beyond `Limits.connections_max` that are accepted to be answered with a 503, and connections answered so
@@ -201,7 +201,7 @@ class HttpServer:
         if tls is not None:
             stream = TlsStream(stream, tls)
         if not self._room_for.has_room(owner):
-            await _turn_away(stream)
+            await _turn_away(stream, self._listening.counts)
             return
         wire = HttpStream(stream, self._listening)
         self._remember(wire.connection, owner)
@@ -365,7 +365,7 @@ class HttpServer:
                 with anyio.move_on_after(TURN_AWAY_S) as connecting:
                     await connect(stream)
                 if not connecting.cancelled_caught:
-                    await _turn_away(stream)
+                    await _turn_away(stream, self._listening.counts)
         finally:
             on_end(None)
 
@@ -503,8 +503,9 @@ async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -
         raise
 
 
-async def _turn_away(stream: ByteStream) -> None:
+async def _turn_away(stream: ByteStream, counts: Counts) -> None:
     """Answers with a 503, at little cost."""
+    counts.responses[OTHER_AREA, 503] += 1
     answer = turned_away("got more connections than this server takes, expected fewer; try again later")
     with anyio.move_on_after(TURN_AWAY_S):
         try:

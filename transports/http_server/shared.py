@@ -16,15 +16,18 @@ from ...core.access.gate import Gate
 from ...core.access.identity import INTROSPECTION, Peer
 from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget, address_owner
+from ...core.base.errors import RemoteProtocolError
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
-from ...core.wire.http.admin_routes import PROBED
+from ...core.wire.http.admin_routes import PROBED, find_page
 from ...core.wire.http.dates import format_date
+from ...core.wire.http.endpoint_paths import usual_path
 from ...core.wire.http.error_responses import refusal, refusal_at
 from ...core.wire.http.forwarded_for import FORWARDED_FOR, caller_host
 from ...core.wire.http.hop import HOP, REFUSED, TEXTS, HopCaller, HopReceiver, with_caller
-from ...core.wire.http.routes import ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
+from ...core.wire.http.request_target import split_target
+from ...core.wire.http.routes import AREAS, ForwardRoute, Head, McpRoute, PageRoute, Refused, Route, Surface
 from ...core.wire.http.server import judge, shared_headers
 from ...core.wire.http1.events import RequestHead
 from ..base.port import FileService, Port
@@ -52,6 +55,12 @@ DENIALS_MAX: Final = 20
 PATH_MAX_CHARS: Final = 200
 """Characters of a path in such a line. At it: the rest is left out."""
 
+OTHER_AREA: Final = "other"
+"""The area of requests that no route is found for: malformed ones, or for unknown paths."""
+REPLICA_AREA: Final = "replica"
+"""The area of requests that another replica has passed on, which counts them in their own."""
+_AREAS: Final = {area: "sse" if area == "messages" else area for area in AREAS}
+
 DATED_MAX: Final = 64
 """Sets of response headers remembered within one second. They differ in media type and in CORS headers."""
 
@@ -60,6 +69,7 @@ class RoutedHead:
     """The result of routing a request's head. A request with the same head need not be routed again.
 
     Attributes:
+        area: one of `AREAS`, `OTHER_AREA` or `REPLICA_AREA`. Both paths of HTTP+SSE are in `sse`.
         head: the last head with this result.
         owner: the owner that the address of the caller stands for, as `budget.address_owner` gives it.
         may_be_kept: the result depends on nothing but the head, and the client is likely to send it again.
@@ -68,7 +78,7 @@ class RoutedHead:
         hop_until: Unix seconds until which the header `Isthmus-Hop` counts; None if it has none.
     """
 
-    __slots__ = ("_named", "gate_epoch", "head", "hop_until", "may_be_kept", "owner", "route", "shared_headers")
+    __slots__ = ("_named", "area", "gate_epoch", "head", "hop_until", "may_be_kept", "owner", "route", "shared_headers")
 
     def __init__(
         self,
@@ -77,11 +87,13 @@ class RoutedHead:
         shared_headers: Headers,
         *,
         may_be_kept: bool,
+        area: str = OTHER_AREA,
         owner: str = "",
         gate_epoch: int | None = None,
         hop_until: float | None = None,
     ) -> None:
         self.route = route
+        self.area = area
         self.hop_until = hop_until
         self.gate_epoch = gate_epoch
         self.shared_headers = shared_headers
@@ -107,6 +119,16 @@ class RoutedHead:
             return False
         self.head = head
         return True
+
+
+def _area_of(target: str, surface: Surface) -> str:
+    """Returns the area of a request target."""
+    try:
+        _, path, _ = split_target(target)
+    except RemoteProtocolError:
+        return OTHER_AREA
+    path = surface.aliases.get(path.rstrip("/"), path)
+    return "pages" if find_page(path) else _AREAS.get(usual_path(path)[1:].partition("/")[0], OTHER_AREA)
 
 
 def _without(name: bytes, headers: Headers) -> Headers:
@@ -216,7 +238,8 @@ class ServerContext:
         if isinstance(route, Refused) and route.denied:
             self.denials.log(head.method, head.target, host or "a Unix socket", route.denied)
         epoch = None if self.gate is None else self.gate.epoch
-        return RoutedHead(head, route, shared, may_be_kept=may_be_kept, owner=owner, gate_epoch=epoch)
+        area = _area_of(head.target, self.surface)
+        return RoutedHead(head, route, shared, may_be_kept=may_be_kept, area=area, owner=owner, gate_epoch=epoch)
 
     def _caller_host(self, headers: Headers, peer: Peer) -> str:
         """Returns the address that a request with `X-Forwarded-For` came from: that of the client, or, if this is a
@@ -249,13 +272,15 @@ class ServerContext:
                 and size + LENGTH_MAX_BYTES <= self.limits.head_size_max_bytes
             )
             until = caller.expires_at_unix
-            return RoutedHead(head, route, (), may_be_kept=may_be_kept, owner=caller.address, hop_until=until)
+            return RoutedHead(
+                head, route, (), may_be_kept=may_be_kept, area=REPLICA_AREA, owner=caller.address, hop_until=until
+            )
         route = judge(judged, self.surface)
         if not (isinstance(route, PageRoute) and route.page in PROBED):
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", f"Isthmus-Hop: {TEXTS[caller]}")
             message = "got no valid Isthmus-Hop, expected one: this address is for other replicas, and not for clients"
             route = refusal_at(head.target, 403, message, ((HOP, REFUSED),))
-        return RoutedHead(head, route, (), may_be_kept=False, owner=address)
+        return RoutedHead(head, route, (), may_be_kept=False, area=REPLICA_AREA, owner=address)
 
     def still_holds(self, admitted: RoutedHead) -> bool:
         """True if a request with the same head would be routed alike now: its caller's identity has not ended."""

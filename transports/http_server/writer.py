@@ -21,7 +21,7 @@ from .files import deliver
 from .framing import Framing, Phase
 from .jobs import Jobs
 from .replies import Exchange, FileExchange
-from .shared import ServerContext
+from .shared import OTHER_AREA, ServerContext
 
 _DONE: Final = Cause(End.DONE)
 _STOPPED: Final = Cause(End.BROKEN, "the listener was stopped")
@@ -35,6 +35,7 @@ class Writer:
         settle: writes what is queued, and goes on as far as that allows.
 
     Attributes:
+        area: the area of the request, as responses are counted by (`RoutedHead.area`).
         exchange: the request whose reply is due; None between requests, and when its client is gone.
         replica: the tag of the replica that the request is to be passed on to; "" if there is none.
         shared_headers: carried by every response to this request.
@@ -57,6 +58,7 @@ class Writer:
         "_message_bytes",
         "_settle",
         "_wire",
+        "area",
         "cause",
         "exchange",
         "framing",
@@ -71,6 +73,7 @@ class Writer:
     def __init__(
         self, wire: ClientWire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
     ) -> None:
+        self.area = OTHER_AREA
         self.exchange: Exchange | None = None
         self.replica = ""
         self.shared_headers: Headers = ()
@@ -186,6 +189,7 @@ class Writer:
         framing = self.framing
         head = outs[0]
         if type(head) is ReplyDocument:
+            self._listening.counts.responses[self.area, head.status] += 1
             self._put_document(head, is_head_only=exchange.head_only)
         else:
             for out in outs:
@@ -193,6 +197,7 @@ class Writer:
                     if not exchange.head_only:
                         framing.put_data(out.data)
                 elif type(out) is ReplyHead:
+                    self._listening.counts.responses[self.area, out.status] += 1
                     framing.put_head(out.status, self._headers(out))
                 elif type(out) is ReplyCut:
                     self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
@@ -288,7 +293,7 @@ class Writer:
     def next_cycle(self) -> bool:
         """Goes on to the next request, or ends the connection if there is to be none. Returns True if some of it has
         arrived."""
-        self.shared_headers = ()
+        self.shared_headers, self.area = (), OTHER_AREA
         if self._listening.ends_connections or self.framing.is_ending or not self.framing.start_next_cycle():
             self.end_here()
             return False

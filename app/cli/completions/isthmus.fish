@@ -49,8 +49,8 @@ function _shtab_isthmus_using
   test "$_shtab_isthmus_cmdpath" = "$argv"
 end
 
-set -g _shtab_isthmus_commands serve wrap check convert tools call read prompt ps start stop restart connect-info tasks 'tasks list' 'tasks show' 'tasks cancel' files 'files list' 'files show' 'files export' 'files delete' login logout auth 'auth ls' 'auth export' 'auth import' 'auth revoke' token 'token new' 'token show' pin conform replay vendor check-driver completion demo schema
-set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --url --warm --without --workers
+set -g _shtab_isthmus_commands serve wrap check convert tools call read prompt ps start stop restart tail top connect-info tasks 'tasks list' 'tasks show' 'tasks cancel' files 'files list' 'files show' 'files export' 'files delete' login logout auth 'auth ls' 'auth export' 'auth import' 'auth revoke' token 'token new' 'token show' pin conform replay vendor check-driver completion demo schema
+set -g _shtab_isthmus_opts_with_value --allow-host --allow-origin --approve --arguments --artifact-root --as --ca-file --cwd --env --era --examples --exclude-tool --expires --group --header --host --ignore --include-tool --input --json --junit --kind --larger-than --lines --links --listen --log-format --log-level --max-request-bytes --older-than --only --output --pass-header --port --proxy --record --replay --revision --root --save --scope --seconds --seed --server --session --share --status --stdio --storage --tasks --timeout --tls-certificate --tls-key --token --trace --transport --ui-listen --url --warm --without --workers
 
 complete -c isthmus -e
 complete -c isthmus -f
@@ -72,6 +72,8 @@ complete -c isthmus -n '_shtab_isthmus_using serve' -l listen -x -d 'address to 
 complete -c isthmus -n '_shtab_isthmus_using serve' -l port -x -d 'port to listen on; 0: any free port; default core.port'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l host -x -d 'address to listen on; 0.0.0.0: all addresses'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l stdio -x -d 'serve this profile or server to one client on stdin and stdout, and open no port; default: all servers. Stored files are removed at the end'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l ui -d 'show what crosses in a browser, at 127.0.0.1:8933; the URL is printed'
+complete -c isthmus -n '_shtab_isthmus_using serve' -l ui-listen -x -d 'the same, at this address; port 0: any free port'
 complete -c isthmus -n '_shtab_isthmus_using serve' -l workers -x -d 'serve with N processes behind the same address, to use several cores; SIGHUP then reads the file again; default: one process'
 complete -c isthmus -n '_shtab_isthmus_using serve; and test $_shtab_isthmus_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON; default: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode/mcp.json, .cursor/mcp.json in this folder'
 complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a wrap -d 'serve one or several servers without a configuration file, on any transport'
@@ -85,6 +87,8 @@ complete -c isthmus -n '_shtab_isthmus_using wrap' -l server -x -d 'a URL or a q
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l listen -x -d 'default 127.0.0.1:8932; stdio: serve one client on stdin and stdout; unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients on a Unix domain socket, each with the protocol of stdio'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l port -x -d 'port to listen on; 0: any free port; default 8932'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l host -x -d 'address to listen on; 0.0.0.0: all addresses'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l ui -d 'show what crosses in a browser, at 127.0.0.1:8933; the URL is printed'
+complete -c isthmus -n '_shtab_isthmus_using wrap' -l ui-listen -x -d 'the same, at this address; port 0: any free port'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-certificate -xka "(__fish_complete_path (commandline -ct))" -d 'listen with TLS: PEM file of the certificate, followed by intermediate certificates; requires --tls-key'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l tls-key -xka "(__fish_complete_path (commandline -ct))" -d 'PEM file of the private key of --tls-certificate'
 complete -c isthmus -n '_shtab_isthmus_using wrap' -l env -x -d 'environment variable of the command; without VALUE: the value from this shell; ${NAME} in VALUE is replaced as in a configuration'
@@ -198,6 +202,25 @@ complete -c isthmus -n '_shtab_isthmus_using restart' -l log-level -xka "debug i
 complete -c isthmus -n '_shtab_isthmus_using restart' -l log-format -xka "text json" -d 'format of log lines; default text'
 complete -c isthmus -n '_shtab_isthmus_using restart' -l url -x -d 'address of the running isthmus, http(s)://HOST:PORT or unix:PATH; default http://127.0.0.1:8932'
 complete -c isthmus -n '_shtab_isthmus_using restart' -l token -x -d 'core.management.token, or the token of an admin; default: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine'
+complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a tail -d 'follow the requests that cross a running isthmus with a live page (--ui)'
+complete -c isthmus -n '_shtab_isthmus_using tail' -s h -l help -d 'show this help message and exit'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l log-level -xka "debug info warning error critical" -d 'lowest level that is logged to stderr'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l log-format -xka "text json" -d 'format of log lines; default text'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l url -x -d 'address of the live page of the running isthmus (isthmus serve --ui), http(s)://HOST:PORT; default http://127.0.0.1:8933'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l token -x -d 'core.management.token, or the token of an admin; default: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l open -d 'also show requests that are open, when they start'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l messages -d 'also show each JSON-RPC message'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l stderr -d 'also show what servers write to stderr, and the log about them'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l lines -x -d 'show the last N lines first; default 10'
+complete -c isthmus -n '_shtab_isthmus_using tail' -l json -d 'print the events as JSON Lines'
+complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a top -d 'show the servers, the open requests and the sessions of a running isthmus with a live page (--ui), live'
+complete -c isthmus -n '_shtab_isthmus_using top' -s h -l help -d 'show this help message and exit'
+complete -c isthmus -n '_shtab_isthmus_using top' -l log-level -xka "debug info warning error critical" -d 'lowest level that is logged to stderr'
+complete -c isthmus -n '_shtab_isthmus_using top' -l log-format -xka "text json" -d 'format of log lines; default text'
+complete -c isthmus -n '_shtab_isthmus_using top' -l url -x -d 'address of the live page of the running isthmus (isthmus serve --ui), http(s)://HOST:PORT; default http://127.0.0.1:8933'
+complete -c isthmus -n '_shtab_isthmus_using top' -l token -x -d 'core.management.token, or the token of an admin; default: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine'
+complete -c isthmus -n '_shtab_isthmus_using top' -l once -d 'print the table once'
+complete -c isthmus -n '_shtab_isthmus_using top' -l json -d 'print it once, as JSON'
 complete -c isthmus -n '_shtab_isthmus_using; and test $_shtab_isthmus_npos -eq 0' -a connect-info -d 'print the entry for the configuration file of an MCP client'
 complete -c isthmus -n '_shtab_isthmus_using connect-info' -s h -l help -d 'show this help message and exit'
 complete -c isthmus -n '_shtab_isthmus_using connect-info' -l log-level -xka "debug info warning error critical" -d 'lowest level that is logged to stderr'

@@ -33,9 +33,11 @@ _shtab_isthmus_commands() {
     serve:'serve the servers of a configuration file'
     start:'start a server of a running isthmus, and keep it running'
     stop:'stop a server of a running isthmus until `isthmus start`'
+    tail:'follow the requests that cross a running isthmus with a live page (--ui)'
     tasks:'show the tasks of a running isthmus, or cancel one'
     token:'create a static token for a caller, or print the local token of a running isthmus'
     tools:'list the tools of servers; with a NAME, describe one tool'
+    top:'show the servers, the open requests and the sessions of a running isthmus with a live page (--ui), live'
     vendor:'write a copy of the engine into another program, or verify a copy'
     wrap:'serve one or several servers without a configuration file, on any transport'
   )
@@ -485,6 +487,8 @@ _shtab_isthmus_serve_options=(
   "--port[port to listen on\; 0\: any free port\; default core.port]:N:"
   "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
   "--stdio[serve this profile or server to one client on stdin and stdout, and open no port\; default\: all servers. Stored files are removed at the end]:NAME:"
+  "--ui[show what crosses in a browser, at 127.0.0.1\:8933\; the URL is printed]"
+  "--ui-listen[the same, at this address\; port 0\: any free port]:[HOST:]PORT:"
   "--workers[serve with N processes behind the same address, to use several cores\; SIGHUP then reads the file again\; default\: one process]:N:"
   ":configuration file of Isthmus or of an MCP client, as YAML, TOML or JSON\; default\: the first of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, mcp.json, .vscode\/mcp.json, .cursor\/mcp.json in this folder:_files"
 )
@@ -515,6 +519,23 @@ _shtab_isthmus_stop_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_stop_defaults_added=0
+
+_shtab_isthmus_tail_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the live page of the running isthmus (isthmus serve --ui), http(s)\:\/\/HOST\:PORT\; default http\:\/\/127.0.0.1\:8933]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
+  "--open[also show requests that are open, when they start]"
+  "--messages[also show each JSON-RPC message]"
+  "--stderr[also show what servers write to stderr, and the log about them]"
+  "--lines[show the last N lines first\; default 10]:N:"
+  "--json[print the events as JSON Lines]"
+  "(*)::words that all must hold\; default\: every request:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_tail_defaults_added=0
 
 _shtab_isthmus_tasks_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -618,6 +639,19 @@ _shtab_isthmus_tools_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_isthmus_tools_defaults_added=0
 
+_shtab_isthmus_top_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
+  "--log-format[format of log lines\; default text]:log_format:(text json)"
+  "--url[address of the live page of the running isthmus (isthmus serve --ui), http(s)\:\/\/HOST\:PORT\; default http\:\/\/127.0.0.1\:8933]:URL:"
+  "--token[core.management.token, or the token of an admin\; default\: the value of ISTHMUS_TOKEN, else the local token of an isthmus that this user runs on this machine]:TOKEN:"
+  "--once[print the table once]"
+  "--json[print it once, as JSON]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_isthmus_top_defaults_added=0
+
 _shtab_isthmus_vendor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--log-level[lowest level that is logged to stderr]:log_level:(debug info warning error critical)"
@@ -641,6 +675,8 @@ _shtab_isthmus_wrap_options=(
   "--listen[default 127.0.0.1\:8932\; stdio\: serve one client on stdin and stdout\; unix\:PATH\: HTTP on a Unix domain socket\; stdio\+unix\:PATH\: many clients on a Unix domain socket, each with the protocol of stdio]:[HOST:]PORT|stdio|unix:PATH:"
   "--port[port to listen on\; 0\: any free port\; default 8932]:N:"
   "--host[address to listen on\; 0.0.0.0\: all addresses]:HOST:"
+  "--ui[show what crosses in a browser, at 127.0.0.1\:8933\; the URL is printed]"
+  "--ui-listen[the same, at this address\; port 0\: any free port]:[HOST:]PORT:"
   "--tls-certificate[listen with TLS\: PEM file of the certificate, followed by intermediate certificates\; requires --tls-key]:FILE:_files"
   "--tls-key[PEM file of the private key of --tls-certificate]:FILE:_files"
   "*--env[environment variable of the command\; without VALUE\: the value from this shell\; \$\{NAME\} in VALUE is replaced as in a configuration]:NAME[=VALUE]:"
@@ -713,9 +749,11 @@ _shtab_isthmus() {
         serve) _arguments -C -s $_shtab_isthmus_serve_options ;;
         start) _arguments -C -s $_shtab_isthmus_start_options ;;
         stop) _arguments -C -s $_shtab_isthmus_stop_options ;;
+        tail) _arguments -C -s $_shtab_isthmus_tail_options ;;
         tasks) _shtab_isthmus_tasks ;;
         token) _shtab_isthmus_token ;;
         tools) _arguments -C -s $_shtab_isthmus_tools_options ;;
+        top) _arguments -C -s $_shtab_isthmus_top_options ;;
         vendor) _arguments -C -s $_shtab_isthmus_vendor_options ;;
         wrap) _arguments -C -s $_shtab_isthmus_wrap_options ;;
       esac

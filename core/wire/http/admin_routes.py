@@ -50,6 +50,13 @@ class Page(enum.Enum):
     CONNECT = "connect"  # where a caller logs in at a server, with a browser
     CONNECTED = "connected"  # where that browser comes back to
     REVOKE = "revoke"  # the credentials of a caller
+    STATIC = "static"  # the live page and its files, for a browser
+    OVERVIEW = "overview"  # what the live page shows, and how much of it
+    EVENTS = "events"  # what has crossed since
+    SESSIONS = "sessions"  # of clients
+    MESSAGE = "message"  # a message, and what is known of it
+    BODY = "body"  # its bytes
+    REPLAY = "replay"  # a request, once more
 
 
 EACH: Final = "*"
@@ -76,17 +83,26 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("connect",): Page.CONNECTED,
     ("connect", EACH): Page.CONNECT,
     ("auth", "revoke"): Page.REVOKE,
+    ("ui", "api", "overview"): Page.OVERVIEW,
+    ("ui", "api", "events"): Page.EVENTS,
+    ("ui", "api", "sessions"): Page.SESSIONS,
+    ("ui", "api", "messages", EACH): Page.MESSAGE,
+    ("ui", "api", "messages", EACH, "body"): Page.BODY,
+    ("ui", "api", "replay"): Page.REPLAY,
     ("mcp", EACH, "tools"): Page.TOOLS,
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
-POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL, Page.REVOKE})
+POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL, Page.REVOKE, Page.REPLAY})
 """Pages requested by POST. All others are read by GET or HEAD."""
 DELETED: Final = {Page.FILE: Page.DELETE}
 """Pages that accept DELETE as well as GET, and the page for the deletion."""
 _SERVERS: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
 _TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
 _FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
-MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS, Page.REVOKE}
+_CROSSED: Final = frozenset({Page.OVERVIEW, Page.EVENTS, Page.SESSIONS, Page.MESSAGE, Page.BODY, Page.REPLAY})
+WATCHED: Final = _CROSSED | {Page.STATIC}
+"""The pages of the area `ui`, which show what crosses. No page of another site may have them requested."""
+MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | _CROSSED | {Page.METRICS, Page.REVOKE}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token: a
 browser that opens a URL is no client, and would start the server."""
@@ -97,8 +113,9 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PROBED: Final = frozenset({Page.HEALTH, Page.READY})
 """Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
 
-BROWSED: Final = frozenset({Page.CONNECT, Page.CONNECTED})
-"""Pages for the browser of a person, which has no token: the link that leads there says whom it is for."""
+BROWSED: Final = frozenset({Page.CONNECT, Page.CONNECTED, Page.STATIC})
+"""Pages for the browser of a person, which has no token: the link that leads there says whom it is for, or they hold
+nothing."""
 
 READING: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""
@@ -192,6 +209,11 @@ def find_page(path: str) -> tuple[Page, str] | None:
     parts = tuple(path[1:].split("/"))
     if parts in PATHS and EACH not in parts:
         return PATHS[parts], ""
+    if parts[0] == "ui":
+        if parts[1:2] != ("api",):
+            return Page.STATIC, "/".join(parts[1:])
+        page = PATHS.get((*parts[:3], EACH, *parts[4:])) if len(parts) > 3 and parts[3] else None
+        return None if page is None else (page, parts[3])
     page = PATHS.get((parts[0], EACH, *parts[2:])) if len(parts) > 1 and parts[1] else None
     return None if page is None else (page, parts[1])
 
@@ -252,6 +274,16 @@ def check_command(headers: Headers, own_origins: Collection[str]) -> None:
 
 def _foreign(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{message}: web pages of other origins may not use this page", http_status=403)
+
+
+def check_site(headers: Headers) -> None:
+    """Refuses a request (403) that a browser marks as coming from a page of another origin, for whatever purpose.
+
+    Source: W3C Fetch Metadata, "Sec-Fetch-Site".
+    """
+    for name, value in headers:
+        if name == b"sec-fetch-site" and value.lower() not in _OWN_SITES:
+            raise _foreign(f"got Sec-Fetch-Site {value[:32].decode('latin-1')!r}, expected none or same-origin")
 
 
 def is_of_another_site(headers: Headers) -> bool:

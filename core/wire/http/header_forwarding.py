@@ -25,6 +25,7 @@ _HOP_BY_HOP: Final = frozenset(
     {b"http2-settings", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"trailer"}
 )
 _REPRESENTATION: Final = frozenset({b"content-encoding", b"content-range", b"content-digest", b"content-md5", b"range"})
+_TRACING: Final = frozenset({b"traceparent", b"tracestate", b"baggage"})
 _HANDSHAKE: Final = b"sec-websocket-"
 
 
@@ -53,6 +54,12 @@ def passed_headers(headers: Headers, passes: ForwardedNames) -> events.Headers:
                 raise RemoteProtocolError(str(error)) from None
             passed.append((sent, value))
     return tuple(passed)
+
+
+def trace_context_of(headers: Headers) -> events.Headers:
+    """Returns the lines that describe the trace of a request (W3C Trace Context, Baggage). Others judge what they
+    say."""
+    return tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name in _TRACING)
 
 
 def check_required(headers: Headers, required: Sequence[str]) -> None:

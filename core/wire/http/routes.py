@@ -48,8 +48,8 @@ class Head(msgspec.Struct, frozen=True):
     root: str = ""
 
 
-AREAS: Final = frozenset({"mcp", "sse", "messages", "ws", "upload", "artifacts", "pages"})
-"""The first parts of paths, and `pages` for all that `admin_routes` knows."""
+AREAS: Final = frozenset({"mcp", "sse", "messages", "ws", "upload", "artifacts", "pages", "ui"})
+"""The first parts of paths, and `pages` for all that `admin_routes` knows, besides those of `ui`."""
 
 
 class Surface(msgspec.Struct, frozen=True):
@@ -66,8 +66,9 @@ class Surface(msgspec.Struct, frozen=True):
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
         required: for each server, the headers that every request for it must have.
+        reads_traces: openings have the trace context of their requests.
         areas: those of `AREAS` that are served: `mcp` (Streamable HTTP), `sse` and `messages` (HTTP+SSE), `ws`,
-            `upload`, `artifacts` and `pages`. Paths in others do not exist.
+            `upload`, `artifacts`, `pages`, and `ui` (the live page). Paths in others do not exist.
 
     Raises:
         LocalProtocolError: an area that there is not, a host with a port or in upper case, or a text in place of a set.
@@ -86,7 +87,7 @@ class Surface(msgspec.Struct, frozen=True):
     upload_size_max_bytes: int | None = None
     """The largest file that is announced to clients; None: no limit is announced."""
     required: dict[str, tuple[str, ...]] = {}
-    areas: frozenset[str] = AREAS
+    areas: frozenset[str] = AREAS - {"ui"}
     access: dict[str, AccessRules] = {}
     """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
     profiles: dict[str, tuple[str, ...]] = {}
@@ -99,6 +100,7 @@ class Surface(msgspec.Struct, frozen=True):
     """The names of settings in refusals."""
     trusted_proxies: TrustedProxies = TrustedProxies()
     """The proxies in front that say which address a request came from."""
+    reads_traces: bool = False
 
     def __post_init__(self) -> None:
         for name in ("servers", "hosts", "origins", "areas"):

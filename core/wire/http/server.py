@@ -48,18 +48,20 @@ from .admin_routes import (
     PROBED,
     READING,
     USE,
+    WATCHED,
     Access,
     Page,
     access,
     access_of,
     check_command,
+    check_site,
     find_page,
     is_of_another_site,
 )
 from .callers import Caller, by_link, metadata_at, of_caller, recognise
 from .endpoint_paths import second_path, usual_path
 from .error_responses import not_found, page_error, refusal, refusal_at
-from .header_forwarding import check_required, passed_headers
+from .header_forwarding import check_required, passed_headers, trace_context_of
 from .mcp_headers import read_mirrored
 from .origin import check_host, check_origin, is_expected
 from .reply import HttpReply
@@ -126,7 +128,9 @@ def judge(
         path = surface.aliases.get(path.rstrip("/"), path)
         usual = usual_path(path)
         fields = read_fields(head.headers)
-        found = find_page(path) if "pages" in surface.areas else None
+        found = find_page(path) if surface.areas & {"pages", "ui"} else None
+        if found is not None and ("ui" if found[0] in WATCHED else "pages") not in surface.areas:
+            found = None
         host_seen = authority or fields.get(b"host")
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
@@ -322,6 +326,9 @@ def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
     opening = route.opening
     check_required(headers, surface.required.get(opening.server, ()))
     passed = passed_headers(headers, surface.passes.get(opening.server, ()))
+    if surface.reads_traces and isinstance(opening, PostOpening | MessageOpening):
+        opening = msgspec.structs.replace(opening, trace_context=trace_context_of(headers))
+        route = msgspec.structs.replace(route, opening=opening)
     if not passed:
         return route
     return msgspec.structs.replace(route, opening=msgspec.structs.replace(opening, headers=passed))
@@ -376,12 +383,14 @@ def _page_route(
         assert surface.management is not None
         message = surface.management.explain(head.headers)
         return page_error(401, message, ((b"www-authenticate", b'Bearer realm="isthmus"'),))
-    server = _server([id], surface) if page in USE else decode_segment(id)
+    name = id if page is Page.STATIC else _server([id], surface) if page in USE else decode_segment(id)
     allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:
         raise NotAllowed(head.method, allowed)
     if head.method == "DELETE":
         page = DELETED[page]
+    if page in WATCHED:
+        check_site(head.headers)
     if head.method not in READING:
         check_command(head.headers, {f"{scheme}://{host}", surface.public_origin or f"{scheme}://{host}"})
         # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
@@ -390,10 +399,10 @@ def _page_route(
     elif page is Page.TOOLS and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     if page in USE:
-        check_required(head.headers, surface.required.get(server, ()))
+        check_required(head.headers, surface.required.get(name, ()))
     return PageRoute(
         page,
-        server,
+        name,
         parse_query(query),
         shows_all=bool(host) and identity is not None,
         identity=identity or ANONYMOUS,

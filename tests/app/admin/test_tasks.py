@@ -235,7 +235,7 @@ async def test_numbers_are_scraped(engine: type[TaskEngine]) -> None:
             assert secret not in text
         async with requested(f"{gateway.base_url}/metrics") as response:
             again = samples((await response.body()).decode())
-        assert again.keys() == found.keys(), "each scrape is made anew"
+        assert again.keys() >= found.keys(), "each scrape is made anew, and no series goes"
 
 
 def test_servers_are_counted_as_they_report() -> None:

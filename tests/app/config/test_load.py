@@ -1100,7 +1100,7 @@ def test_what_is_no_size(text: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in sorted(EXAMPLES.rglob("*.yaml")) if not path.name.startswith("kubernetes")],
+    [path for path in sorted(EXAMPLES.rglob("*.yaml")) if not path.name.startswith(("kubernetes", "alerts"))],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_the_examples_load_and_fit_the_schema(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

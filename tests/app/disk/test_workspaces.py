@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import get_args
 
 import anyio
 import anyio.lowlevel
@@ -26,6 +27,7 @@ from isthmus.app.disk.survey import stamp_of
 from isthmus.app.disk.walk import PATH_SIZE_MAX
 from isthmus.app.disk.workspaces import Workspaces
 from isthmus.app.runtime.upstreams import _placed
+from isthmus.app.telemetry.store_times import OPERATIONS, StoreTimes
 from isthmus.core.base.ids import Ticket, mint
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.storage import (
@@ -53,6 +55,7 @@ from isthmus.core.base.storage import (
     Saved,
     Source,
     StorageFailed,
+    StorageOrder,
     Sweep,
 )
 from isthmus.storage.files import FileBlobs
@@ -1188,6 +1191,31 @@ async def test_failures_without_an_answer_are_logged(tmp_path: Path, caplog: pyt
     )
     assert await work.carry_out(Forget("k")) is None
     assert [record.getMessage() for record in caplog.records] == ["Forget could not be carried out: broken"]
+
+
+async def test_each_order_is_noted_with_its_time_and_whether_it_failed(tmp_path: Path) -> None:
+    """A record or blob that is missing, or in another version, is no failure of the storage."""
+    times = StoreTimes()
+    work = Workspaces(
+        str(tmp_path / "root"),
+        BrokenRecords(),
+        MemoryBlobs(),
+        artifact_roots={},
+        working_directories={},
+        limits=Limits(),
+        note=times.note,
+    )
+    for order in (Load(T, "k"), Save(T, "k", b"", if_version=7), Fetch(T, "b", 1), Forget("k"), Load(T, "k")):
+        await work.carry_out(order)
+    counts = {operation: sum(times.durations[operation].counts) for operation in OPERATIONS.values()}
+    assert {operation: count for operation, count in counts.items() if count} == {
+        ("records", "load"): 2,
+        ("records", "save"): 1,
+        ("blobs", "read"): 1,
+        ("records", "delete"): 1,
+    }
+    assert {operation for operation, count in times.failures.items() if count} == {("records", "delete")}
+    assert set(OPERATIONS) == set(get_args(StorageOrder))
 
 
 class DefectiveRecords(MemoryRecords):

@@ -75,16 +75,17 @@ async def counted(call: Callable[[int], Awaitable[None]], calls: int = CALLS) ->
 
 
 BUDGETS: Final = {
-    ("legacy", "legacy", 0): Work(153, 0),
-    ("modern", "modern", 0): Work(171, 0),
-    ("modern", "legacy", 0): Work(175, 0),
-    ("legacy", "modern", 0): Work(165, 0),
-    ("legacy", "legacy", 5): Work(169, 0),
-    ("legacy", "legacy", 50): Work(169, 0),
-    ("modern", "legacy", 5): Work(193, 0),
+    ("legacy", "legacy", 0): Work(173, 0),
+    ("modern", "modern", 0): Work(194, 0),
+    ("modern", "legacy", 0): Work(198, 0),
+    ("legacy", "modern", 0): Work(187, 0),
+    ("legacy", "legacy", 5): Work(193, 0),
+    ("legacy", "legacy", 50): Work(193, 0),
+    ("modern", "legacy", 5): Work(220, 0),
 }
 """The budgets by the eras of client and server, over HTTP, and the servers of the profile that the call goes through;
-0: there is none. A profile adds a tenth, however many servers it has."""
+0: there is none. A profile adds a tenth, however many servers it has. Some 20 are the events of the call and their
+counting for `/metrics`."""
 
 
 @pytest.mark.parametrize(("client_era", "server_era", "profile"), BUDGETS)
@@ -101,7 +102,7 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
     assert work.functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
 
 
-PASSED_BUDGET: Final = Work(263, 0)
+PASSED_BUDGET: Final = Work(283, 0)
 """The budget of a call that comes to another worker than that of its session, at both together."""
 
 
@@ -147,7 +148,7 @@ class LargeStub(Stub):
         return response.replace(b'"text":"hello"', b'"text":"hello","also":"%b"' % (b"x" * 100_000))
 
 
-LARGE_BUDGET: Final = 152
+LARGE_BUDGET: Final = 174
 """The functions for a call whose large answer came in one read: as for any other."""
 
 
@@ -179,7 +180,7 @@ class SessionStub(Stub):
 
 
 SESSIONS: Final = 20
-SESSION_BUDGET: Final = Work(1264, 0.0)
+SESSION_BUDGET: Final = Work(1413, 0.0)
 """The work of a session: opened, with one call in it, and closed. No connection is made for its stream to the
 server: that of the session before can be used."""
 

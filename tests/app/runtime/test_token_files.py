@@ -50,7 +50,8 @@ def test_each_listener_has_a_file_for_its_owner_alone(tmp_path: Path, environ: M
     "place",
     [
         ("127.0.0.1", 8933), ("127.0.0.2", 8932), ("::1", 8932), ("example.com", 8932), ("127.0.0.1.example.com", 8932),
-        ("localhost.example.com", 8932), ("10.0.0.1", 8932), ("0.0.0.0", 8932), ("", 8932), ("../x", 8932), "/socket",
+        ("localhost.example.com", 8932), ("10.0.0.1", 8932), ("0.0.0.0", 8932), ("127.0.0.256", 8932),
+        ("", 8932), ("../x", 8932), "/socket",
     ],
     ids=str,
 )  # fmt: skip
@@ -135,6 +136,12 @@ def test_without_a_folder_the_log_says_what_to_set(
     tmp_path: Path, environ: Mapping[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "run").write_text("no folder")
+    with TokenFiles(environ) as files:
+        files.show([NEAR], TOKEN)
+        assert find(NEAR, environ) == Found(TOKEN, "127.0.0.1"), "the other folder is used"
+        assert not caplog.text
+    (tmp_path / "state" / "isthmus" / "run").rmdir()
+    (tmp_path / "state" / "isthmus" / "run").write_text("no folder")
     with TokenFiles(environ) as files:
         files.show([NEAR], TOKEN)
         assert find(NEAR, environ) is None

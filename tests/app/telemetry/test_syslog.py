@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from isthmus.app.config.audit_checks import SyslogAddress, syslog_address
+from isthmus.app.telemetry import syslog
 from isthmus.app.telemetry.syslog import Syslog
 
 HEADER = rb"<110>1 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [!-~]+ isthmus \d+ audit - "
@@ -86,3 +87,21 @@ def test_addresses() -> None:
         "udp://h:1/x",
     ):
         assert syslog_address(text) is None
+
+
+def test_a_server_that_reads_nothing_holds_up_a_write_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syslog, "TIMEOUT_S", 0.05)
+    with listening(socket.SOCK_STREAM, ("127.0.0.1", 0)) as server:
+        target = Syslog(SyslogAddress("tcp", *server.getsockname()))
+        lines = [b"x" * 1_000_000] * 100
+        with pytest.raises(TimeoutError):
+            target.write(lines)
+        assert lines, "the rest is not taken for written"
+
+
+def test_the_name_of_the_host_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "h\n" * 300)
+    path = str(tmp_path / "log")
+    with listening(socket.SOCK_DGRAM, path, socket.AF_UNIX) as server:
+        Syslog(SyslogAddress("unix", path=path)).write([b"1"])
+        assert server.recv(1000).split(b" ")[2] == b"h" * syslog.HOST_MAX_CHARS

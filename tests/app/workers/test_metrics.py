@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from isthmus.app.admin.metrics import exposition
+from isthmus.app.telemetry.counters import Counters
+from isthmus.app.telemetry.histogram import STEPS_S, Histogram
+from isthmus.app.telemetry.measurements import Measurements
+from isthmus.app.telemetry.store_times import StoreTimes
 from isthmus.app.workers.metrics import merged_metrics
+from isthmus.core.base.plan import Profile
+from isthmus.core.base.storage import Forget
 from prometheus_client.parser import text_string_to_metric_families
 
 
 def test_each_sample_has_the_label_of_its_worker() -> None:
     """A parser of Prometheus reads of the page what it reads of each worker, with a label."""
-    own = exposition("1", (), (), 0.0)
+    measurements = Measurements(Counters((), (Profile("all", ()),)), StoreTimes(), Histogram(STEPS_S))
+    measurements.stores.note(Forget("k"), 0.002, False)
+    own = exposition("1", (), (), 0.0, measurements=measurements)
+    assert b"isthmus_store_duration_seconds_bucket" in own and b"process_cpu_seconds_total" in own
     tricky = b'# HELP a_total A { brace.\n# TYPE a_total counter\na_total{b="}\\"{"} 1.0\na_total 2\n'
     parts = {"w1": own, "w2": own + tricky, "w3": None}
     found = list(text_string_to_metric_families(merged_metrics(parts).decode()))

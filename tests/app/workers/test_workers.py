@@ -178,6 +178,11 @@ def test_a_faulty_configuration_changes_nothing(write_config: Write) -> None:
         assert workers.children == before and status_of(session) == 200
 
 
+def test_workers_have_no_live_page(write_config: Write) -> None:
+    code, _, err = run("serve", "--workers", "2", "--ui", str(write_config()))
+    assert code == 2 and "got --workers and a live page (--ui, ui.listen), expected one of them" in err
+
+
 def test_a_reload_at_the_start_waits_until_all_workers_run(write_config: Write) -> None:
     with Run("serve", "--workers", "2", str(write_config())) as supervisor:
         until(lambda: bool(children(supervisor.pid)), "the first worker")

@@ -11,6 +11,7 @@ from inside import Inside
 from isthmus.core.base.events import PostOpening
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.telemetry import Tracing
 from isthmus.core.bridge import plain
 from isthmus.core.endpoints.known_clients import audience_of
 from isthmus.core.jsonrpc.splice import compact_members
@@ -35,6 +36,18 @@ def test_the_fast_path_has_the_same_effects_as_the_slow_one(
     kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]]
 ) -> None:
     pair = Pair(kind, client, server, emits=True)
+    for name, *given_ in operations:
+        play(pair, name, *given_)
+
+
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
+@settings(deadline=None, max_examples=10)
+@given(operations=st.lists(OPERATIONS, max_size=14), ratio=st.sampled_from([0.0, 0.3, 1.0]))
+def test_the_fast_path_has_the_same_effects_where_some_calls_have_spans(
+    kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]], ratio: float
+) -> None:
+    tracing = Tracing(is_recorded=True, ratio=ratio, spans_per_second_max=1000)
+    pair = Pair(kind, client, server, tracing=tracing)
     for name, *given_ in operations:
         play(pair, name, *given_)
 

@@ -109,6 +109,7 @@ def test_a_new_task_has_its_arguments_and_defaults() -> None:
         "size_bytes": 0,
         "counted_for": "",
         "ticks": 0,
+        "trace": None,
     }
     assert one.state is TaskState.WORKING
     one.receive_question(wanted(7))

@@ -8,6 +8,7 @@ from isthmus.core.base.effects import Emit
 from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.telemetry import (
     NAME_MAX_CHARS,
+    TOOLS_MAX,
     Detail,
     Outcome,
     RequestAnswered,
@@ -17,6 +18,7 @@ from isthmus.core.base.telemetry import (
     SessionEnded,
     SessionStarted,
     TelemetryEvent,
+    ToolsListed,
 )
 from isthmus.core.state import telemetry
 
@@ -80,19 +82,37 @@ def test_only_calls_are_told_of_in_a_session_of_the_driver_s_own() -> None:
         assert len(told(world)) == 2 * len(expected)  # answered, and ended
 
 
-def test_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = driver(telemetry=Detail.ENDS)
+def test_names_are_cut() -> None:
+    world = driver(telemetry=Detail.STEPS)
     client = connect(world, "http", "http")
-    client.request("7", "tools/call", f'{{"name":"{"n" * 99}"}}')
+    client.request(id := f'"{"7" * 99}"', "tools/call", f'{{"name":"{"n" * 99}"}}')
     world.answer(world.take_sent("tools/call"))
     (last,) = (one for one in told(world) if isinstance(one, RequestEnded) and one.target)
     assert last.target == "n" * NAME_MAX_CHARS
+    (first,) = (one for one in told(world) if isinstance(one, RequestStarted) and one.target)
+    assert (first.target, first.id_raw) == (last.target, id.encode()[: telemetry.ID_MAX_BYTES])
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_the_names_of_listed_tools_are_emitted(up: str) -> None:
+    """An event has at most `TOOLS_MAX` of them, each cut. None is of a list that cannot be read, or is empty."""
+    world = driver(telemetry=Detail.ENDS)
+    client = connect(world, "http", up)
+    many = ",".join(f'{{"name":"{"n" * 99}","title":"a"}}' for _ in range(TOOLS_MAX + 1))
+    for page in ('[{"name":"a","inputSchema":{}},{"name":"b"}]', "[]", '[{"name":1}]', f"[{many}]"):
+        client.request("7", "tools/list")
+        world.answer(world.take_sent("tools/list"), f'{{"tools":{page}}}')
+    first, last = (one for one in told(world) if isinstance(one, ToolsListed))
+    assert (first.server, first.names) == (up, ("a", "b"))
+    assert last.names == ("n" * NAME_MAX_CHARS,) * TOOLS_MAX
 
 
 def test_a_large_result_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "LOOKED_AT_MAX_BYTES", 60)
     for text, outcome in (
         ('{"isError":true}', Outcome.TOOL_ERROR),
+        ('{"isError": true}', Outcome.TOOL_ERROR),
+        ('{"isError":false}', Outcome.RESULT),
         (f'{{"isError":true,"x":"{"x" * 60}"}}', Outcome.UNREAD),
     ):
         world = driver(telemetry=Detail.ENDS)

@@ -85,6 +85,8 @@ async def test_a_message_is_answered_by_the_other_replica(
         assert len(w.a.port.openings) == 1, "its own engine is asked once about a head"
         assert (w.made, w.membership.looked_up) == (1, ["b"])
         assert w.a.server._listening.counts.forwards == {Forwarded.ANSWERED: 3}
+        assert w.a.server._listening.counts.responses == {("mcp", 200): 3}
+        assert w.b.server._listening.counts.responses == {("replica", 200): 3}
 
 
 async def test_what_the_first_replica_has_verified_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:

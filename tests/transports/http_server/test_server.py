@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import anyio
@@ -545,6 +546,33 @@ async def test_a_client_that_takes_nothing_is_disconnected() -> None:
         assert await w.port.wait_closed(1) is End.TIMED_OUT
         assert not w.port.sent_bytes
 
+    """A path of any kind is in one of a few areas. A head that is repeated on the connection counts again."""
+    """There are a few areas, whatever a path holds. A head that is repeated on the connection counts again."""
+    surface = msgspec.structs.replace(SURFACE, aliases={"/old": "/mcp/files"})
+    async with world(surface=surface) as w:
+        w.port.on_message = echo
+        requests = {
+            post(b"1"): ("mcp", 200),
+            post(b"1", path="/old/?a=b"): ("mcp", 200),
+            post(b"1", path="/none/mcp"): ("mcp", 404),
+            post(b"1", path="/mcp/none"): ("mcp", 404),
+            get("/mcp", method="PUT"): ("mcp", 405),
+            get("/healthz"): ("pages", 200),
+            get("/messages/files", method="PUT"): ("sse", 405),
+            get("/upload/none", method="PUT"): ("upload", 404),
+            get("/secret/path"): ("other", 404),
+        }
+        expected: Counter[tuple[str, int]] = Counter()
+        for request, counted in requests.items():
+            for _ in range(2):
+                await w.client.send(request)
+                status = (await w.client.read(request.split()[0].decode())).status
+                expected[counted] += 1
+                assert (w.server._listening.counts.responses, status) == (expected, counted[1]), request
+        await w.client.send(b"no request\r\n\r\n")
+        await w.client.read()
+        assert w.server._listening.counts.responses == expected + Counter({("other", 400): 1})
+
 
 async def test_one_connection_too_many_gets_a_503() -> None:
     async with world(Limits(connections_max=1)) as w:
@@ -555,6 +583,7 @@ async def test_one_connection_too_many_gets_a_503() -> None:
         answer = await second.read("GET")
         assert (answer.status, json.loads(answer.body)["code"]) == (503, "overloaded")
         assert await second.read_eof() == b""
+        assert w.server._listening.counts.responses["other", 503] == 1
         assert not second.stream.outgoing.data, "its request was taken, so that the answer survives closing"
         await w.client.send(get("/healthz"))
         assert (await w.client.read("GET")).status == 200

@@ -23,7 +23,7 @@ from isthmus.core.wire.http.admin_routes import (
 )
 from isthmus.core.wire.http.error_responses import not_found
 from isthmus.core.wire.http.origin import is_loopback
-from isthmus.core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
+from isthmus.core.wire.http.routes import AREAS, Head, McpRoute, PageRoute, Refused, Route, Surface
 from isthmus.core.wire.http.server import METHODS, judge, shared_headers
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
@@ -45,7 +45,7 @@ def routed(
     shows_token: bool = True,
 ) -> Route:
     """Routes a request. It shows the right token, unless it has an `Authorization` of its own."""
-    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management, public_origin=public_origin)
+    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management, public_origin=public_origin, areas=AREAS)
     shown = () if not shows_token or any(name == b"authorization" for name, _ in extra) else (BEARER,)
     return judge(Head(method, path, ((b"host", host), *extra, *shown)), surface)
 
@@ -100,10 +100,10 @@ def test_the_page_at_each_path(path: str, page: str | None, id: str) -> None:
 
 def test_the_method_and_the_group_of_each_page() -> None:
     """Orders are posted and all other pages are read; a file is deleted at the path where it is read."""
-    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call", "revoke"}
+    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call", "revoke", "replay"}
     assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
     assert {page.value for page in USE} == {"tools", "call"}
-    assert {page.value for page in BROWSED} == {"connect", "connected"}
+    assert {page.value for page in BROWSED} == {"connect", "connected", "static"}
     everybodys = {page.value for page in Page} - {page.value for page in MANAGEMENT | USE | BROWSED}
     assert everybodys == {"health", "ready", "info"}
 
@@ -288,7 +288,7 @@ def test_who_may_see_each_page(parts: tuple[str, ...], rule: str) -> None:
         assert b"s3cret" not in route.body
         assert route == routed(path + appended, *headers, method=wrong_method, **asked), name  # type: ignore[arg-type]
         if status == 404:
-            assert route == not_found(path, Surface(("a", "b c"), HOSTS, frozenset()))
+            assert route == not_found(path, Surface(("a", "b c"), HOSTS, frozenset(), areas=AREAS))
         elif status == 401:
             assert dict(route.headers)[b"www-authenticate"] == b'Bearer realm="isthmus"'
             assert json.loads(route.body)["code"] == 401
@@ -356,6 +356,7 @@ def test_the_requests_that_change_something() -> None:
         ("POST", "/servers/a/start"),
         ("POST", "/servers/a/stop"),
         ("POST", "/tasks/a/cancel"),
+        ("POST", "/ui/api/replay"),
     ]
     assert set(METHODS) == {"mcp", "sse", "messages", "upload", "artifacts"}
 
@@ -441,3 +442,20 @@ def test_a_listener_with_pages_of_its_own_has_the_same_rule(header: str) -> None
 )
 def test_names_of_this_machine(host: str, is_ours: bool) -> None:
     assert is_loopback(host) is is_ours
+
+
+def test_the_live_page_is_there_only_where_it_is_served_and_for_no_other_site() -> None:
+    paths = ["/ui", "/ui/app.js", "/ui/vendor/x.js", *(path_to(parts) for parts in PATHS if parts[0] == "ui")]
+    for path in paths:
+        method = "POST" if path.endswith("replay") else "GET"
+        marks = (JSON,) if method == "POST" else ()
+        usual = Surface(("a",), HOSTS, frozenset(), management=Management.with_token("s3cret"))
+        assert status_of(judge(Head(method, path, ((b"host", b"localhost"), BEARER, *marks)), usual)) == 404
+        assert status_of(routed(path, *marks, method=method)) == 200
+        for site in (b"cross-site", b"same-site", b""):
+            assert status_of(routed(path, (b"sec-fetch-site", site), *marks, method=method)) == 403, path
+        for site in (b"none", b"same-origin"):
+            assert status_of(routed(path, (b"sec-fetch-site", site), *marks, method=method)) == 200
+        assert status_of(routed(path, *marks, method=method, host=b"evil.example")) in (403, 421)
+    assert find_page("/ui/api/messages/7/body/x") is None and find_page("/ui/api/messages/") is None
+    assert find_page("/ui/a/../b") == (Page.STATIC, "a/../b"), "what serves files looks them up in a table"

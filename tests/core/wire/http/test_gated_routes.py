@@ -23,6 +23,7 @@ from isthmus.core.wire.http.admin_routes import (
 from isthmus.core.wire.http.callers import metadata_at
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
+    AREAS,
     DownloadRoute,
     ForwardRoute,
     Head,
@@ -45,6 +46,7 @@ SURFACE = Surface(
     management=Management(),
     profiles={"all": ("a",)},
     default="all",
+    areas=AREAS,
 )
 JSON = ((b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream"))
 UPGRADE = (

@@ -1,0 +1,1 @@
+"""`isthmus tail` and `isthmus top`: what crosses a running gateway, in a terminal."""
