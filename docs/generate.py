@@ -36,6 +36,7 @@ from isthmus.app.config.access_settings import (
     Token,
     TrustedProxy,
 )
+from isthmus.app.config.audit_settings import Audit
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
@@ -107,6 +108,7 @@ SECTIONS: Final = (
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
+    "telemetry.audit": Audit,
     "telemetry.traces": Traces,
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
