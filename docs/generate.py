@@ -348,7 +348,7 @@ FIXED_THEMES: Final = {
     "Fixed: search": ("core/search",),
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
-    "Fixed: the live page": ("app/watch",),
+    "Fixed: the live page": ("app/watch", "app/terminal"),
     "Fixed: metrics": ("app/telemetry",),
 }
 """The themes of constants that limit what peers can do, with their folders."""
