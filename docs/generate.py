@@ -351,7 +351,7 @@ FIXED_THEMES: Final = {
     "Fixed: search": ("core/search",),
     "Fixed: replicas": ("core/replicas",),
     "Fixed: servers": ("core/upstream",),
-    "Fixed: the live page": ("app/watch",),
+    "Fixed: the live page and the terminal": ("app/watch", "app/terminal"),
     "Fixed: telemetry": ("app/telemetry", "core/base", "core/tracing"),
 }
 """The themes of constants that limit what peers can do, with their folders."""

@@ -759,4 +759,10 @@ LIMIT_TESTS: Final = {
     "app/disk/permissions.py::PRIVATE_ENTRIES_MAX": (
         "app/disk/test_workspaces.py::test_a_private_file_has_no_public_name"
     ),
+    "app/terminal/filter.py::KEY_MAX_CHARS": "app/terminal/test_filter.py::test_a_longer_name_is_a_text",
+    "app/terminal/lines.py::KNOWN_MAX": "app/terminal/test_tail.py::test_what_is_known_is_bounded",
+    "app/terminal/figures.py::TIMES_MAX": "app/terminal/test_top.py::test_figures_are_bounded",
+    "app/terminal/figures.py::SERVERS_MAX": "app/terminal/test_top.py::test_figures_are_bounded",
+    "app/terminal/figures.py::OPEN_MAX": "app/terminal/test_top.py::test_figures_are_bounded",
+    "app/terminal/top.py::PORTIONS_MAX": "app/terminal/test_top.py::test_a_look_reads_so_many_portions",
 }

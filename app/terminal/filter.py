@@ -59,7 +59,7 @@ class _Key(NamedTuple):
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "server": _Key("text", "the server, or the one that a profile chose", ("server", "servers")),
+    "server": _Key("text", "the server, or one that a profile asked", ("server", "servers")),
     "client": _Key("words", "name and version of the client", ("client",)),
     "method": _Key("words", "the JSON-RPC method", ("method",)),
     "target": _Key("text", "the tool, prompt or resource", ("target",)),
@@ -166,7 +166,13 @@ def _value_test(word: _Word, key: _Key, value: str) -> Test:
         case "number":
             return _number_test(word, key.fields[0], value)
     pattern = _pattern(value, r"\Z" if key.kind == "text" else "(?![A-Za-z0-9])")
-    return lambda row: any(row.get(name) is not None and pattern.match(str(row[name])) for name in key.fields)
+    return lambda row: any(pattern.match(each) for name in key.fields for each in _texts(row, name))
+
+
+def _texts(row: Row, field: str) -> list[str]:
+    """Returns the texts of a field: of `servers`, each name."""
+    value = row.get(field)
+    return [] if value is None else str(value).split(", ") if field == "servers" else [str(value)]
 
 
 def _outcome_test(word: _Word, value: str) -> Test:

@@ -59,7 +59,7 @@ class Known:
         is_request = event.type == "request"
         return {
             "server": event.server,
-            "servers": request.attempts[-1].server if request.attempts else "",
+            "servers": ", ".join(dict.fromkeys(attempt.server for attempt in request.attempts)),
             "client": request.client or self._clients.get(event.session, ""),
             "method": event.method or request.method,
             "target": request.target,
@@ -98,8 +98,8 @@ def line_of(event: Event, row: dict[str, object]) -> Line:
 
 
 def _request(event: Event, row: dict[str, object]) -> list[tuple[str, str]]:
-    server, last = _shown(event.server), _shown(row["servers"])
-    behind = f" ({last})" if row["servers"] and last != server else ""
+    server = _shown(event.server)
+    behind = "" if row["servers"] in ("", event.server) else f" ({_shown(row['servers'])})"
     outcome = "open" if event.state == "open" else event.outcome
     shown = outcome if event.code is None else f"{outcome} {event.code}"
     parts = [

@@ -17,7 +17,7 @@ _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The other screen, without a cursor, and with lines that are cut off at its edge."""
 _LEAVE: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _KEYS_MAX_BYTES: Final = 64
-"""Bytes of keys that are read at a time. At it: the others are read next."""
+"""Bytes of keys that are read at a time; the others are read next."""
 
 
 class Ended(BaseException):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isthmus.app.terminal.filter import FilterError, compiled
+from isthmus.app.terminal.filter import KEY_MAX_CHARS, FilterError, compiled
 
 ROOT = Path(__file__).parents[3]
 TABLE = json.loads((ROOT / "tests/app/watch/filters.json").read_text())
@@ -44,6 +44,11 @@ def test_the_filter_of_the_terminal() -> None:
     errors = [(case["error"], message) for case, message in found if "error" in case]
     assert [message for at, message in errors if not str(message).startswith(f"character {at}: got ")] == []
     assert [message for _, message in errors if not any(each in message for each in ("expected", "did you mean"))] == []
+
+
+def test_a_longer_name_is_a_text() -> None:
+    assert "got" in outcome("z" * (KEY_MAX_CHARS - 1) + ":x")
+    assert outcome("z" * KEY_MAX_CHARS + ":x") == []
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")

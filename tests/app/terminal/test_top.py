@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from isthmus.app.commands.http_client import Isthmus
 from isthmus.app.terminal import figures as figures_module
-from isthmus.app.terminal.events import Event
+from isthmus.app.terminal import top as top_module
+from isthmus.app.terminal.events import Event, Feed
 from isthmus.app.terminal.figures import Figures, Look, Rates
 from isthmus.app.terminal.table import ROWS_MIN, SORTS, fitted, painted, screen
+from isthmus.app.terminal.top import Top
 
 Json = dict[str, Any]
 NOW = 1000.0
@@ -133,3 +136,35 @@ def test_states_and_headings_are_coloured() -> None:
     assert painted("SERVER  STATE") == "\x1b[1mSERVER  STATE\x1b[0m"
     assert painted("a  failed   1") == "a  \x1b[31mfailed\x1b[0m   1"
     assert painted("a  running  1") == "a  running  1"
+
+
+class Gateway:
+    """A gateway with one request in each answer, which has always more."""
+
+    is_page, asked = True, 0
+
+    def __init__(self) -> None:
+        self.runs = ["a"]
+
+    def body(self, method: str, path: str, timeout_s: float) -> bytes:
+        if path == "/ui/api/sessions":
+            return b'{"sessions":[]}'
+        self.asked += 1
+        n = self.asked
+        opened = msgspec.to_builtins(event(f"{n}", NOW - 1, None)) | {"n": n}
+        events = [] if f"after={2**53}" in path else [opened]
+        return msgspec.json.encode({"run": self.runs[-1], "last": 999, "skipped": 0, "events": events})
+
+    def servers(self) -> list[Json]:
+        return [server("files")]
+
+
+def test_a_look_reads_so_many_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_module, "PORTIONS_MAX", 3)
+    gateway = Gateway()
+    top = Top(Feed(lambda: cast(Isthmus, gateway)))
+    top.begin()
+    assert len(top.look(NOW).open) == 3
+    assert len(top.look(NOW).open) == 6
+    gateway.runs.append("b")
+    assert len(top.look(NOW).open) == 2, "what the gateway did before it was started anew is forgotten"
