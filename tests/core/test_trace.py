@@ -178,7 +178,7 @@ def test_a_recorded_run_repeats_without_a_difference() -> None:
 
 def test_a_run_whose_requests_have_spans_repeats() -> None:
     """The ids of spans are drawn as all random bytes are."""
-    lines = scripted(1, msgspec.structs.replace(PLAN, tracing=Tracing(is_recorded=True, ratio=0.5)))
+    lines = scripted(1, msgspec.structs.replace(PLAN, tracing=Tracing(is_recorded=True, ratio=1.0)))
     assert any(b'"span"' in line for line in lines)
     assert list(replay(lines)) == []
 
