@@ -108,7 +108,6 @@ SECTIONS: Final = (
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.tls": Tls,
     "core.management": Management,
-    "telemetry.audit": Audit,
     "telemetry.traces": Traces,
     "telemetry.audit": Audit,
     "auth.tokens[]": Token,
