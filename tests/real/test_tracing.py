@@ -7,6 +7,8 @@ mcp 1.x knows nothing of traces: client and tool make theirs. All spans come to 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,9 +98,21 @@ def chain(spans: list[Span]) -> list[Span] | None:
     return found[::-1]
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("client", VISITS)
+TRANSPORTS: Final = ("stdio", "http")
+MEETINGS: Final = [
+    ("python-1", "python-1", "stdio"),
+    ("python-1-header", "python-2", "http"),
+    ("python-2", "python-1", "http"),
+    ("python-2", "python-2", "stdio"),
+    ("python-2-legacy", "python-2", "http"),
+]
+"""Each client, server and transport, and both eras on either side. With THOROUGH set, each client meets each server."""
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "transport"),
+    itertools.product(VISITS, SERVERS, TRANSPORTS) if os.environ.get("THOROUGH") else MEETINGS,
+)
 def test_a_call_is_one_trace(tmp_path: Path, packages: Path, client: str, server: str, transport: str) -> None:
     with collector() as found:
         env = environment(found, packages)
