@@ -50,6 +50,7 @@ class Screen:
             signal.SIGHUP: _end,
         }
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        os.set_blocking(self._out, True)
         self._take()
         return self
 

@@ -115,3 +115,13 @@ def test_a_message_of_any_bytes_is_shown() -> None:
         if len(found) == 1:
             kept = records.message(found[0].n)
             assert kept is not None and kept[1].data == body
+
+
+def test_requests_whose_end_nobody_saw_are_over_with_an_unknown_outcome() -> None:
+    started = Happened(0, 5, RequestStarted(*who("s"), (1, 0), b"1", "tools/call", "x", None))
+    records, digest = digested(started)
+    digest.forget_open()
+    found = [record for record in records.after(0, 9) if isinstance(record, RequestRecord)]
+    assert [(record.state, record.outcome) for record in found] == [("over", "unknown")]
+    digest.forget_open()
+    assert [record.n for record in records.after(found[0].n, 9)] == [], "each is settled once"
