@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import anyio
 import isthmus.core
 import pytest
+from isthmus.app.config.telemetry_settings import Telemetry, Traces
 from working_stub import (
     EVENTS,
     PATIENCE_S,
@@ -100,6 +101,22 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
     assert work.functions <= budget.functions * ROOM
     assert work.steps <= budget.steps + 0.2
     assert work.functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
+
+
+UNTRACED_FUNCTIONS: Final = 4
+"""The functions that a call takes more where others have spans, and it has none."""
+
+
+def test_a_call_without_a_span_takes_hardly_more_work_than_one_of_a_gateway_without_spans() -> None:
+    traces = Traces(endpoint="http://127.0.0.1:1", ratio=1e-12)
+
+    async def run(telemetry: Telemetry) -> Work:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected(Stub, is_modern=False, telemetry=telemetry) as client:
+                return await counted(client.call)
+
+    without, within = (anyio.run(run, one) for one in (Telemetry(), Telemetry(traces=traces)))
+    assert within.functions <= without.functions + UNTRACED_FUNCTIONS
 
 
 PASSED_BUDGET: Final = Work(283, 0)
