@@ -438,7 +438,9 @@ def test_a_trace_is_read_in_the_browser(gateway: StandIn, open_page: Open) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_is_accessible(gateway: StandIn, open_page: Open, scheme: str) -> None:
+def test_every_view_is_accessible(gateway: StandIn, open_page: Open, scheme: str, tmp_path: Path) -> None:
+    """Pictures of all views are left in the folder that PICTURES names, else in that of the test."""
+    pictures = Path(os.environ.get("PICTURES", tmp_path))
     if not AXE.exists():
         pytest.skip(f"{AXE} is missing: sh tests/real/setup.sh")
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
@@ -452,6 +454,7 @@ def test_every_view_is_accessible(gateway: StandIn, open_page: Open, scheme: str
         for key in keys:
             page.keyboard.press(key)
         expect(page.locator("dialog, .pair-box h3, .list, .card, .file, .panel, g.arrow, .row").first).to_be_visible()
+        page.screenshot(path=pictures / f"{name}-{scheme}.png")
         serious = [each for each in page.evaluate(check) if each["impact"] in ("serious", "critical")]
         assert [(each["id"], each["nodes"][0]["html"][:200]) for each in serious] == [], name
     assert urlsplit(page.url).fragment == "live"
