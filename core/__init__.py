@@ -63,7 +63,7 @@ _NAMES: Final = {
         "Close Delete Dial Effect Emit Forward Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target"
     ),
     "base.telemetry": "Detail Outcome QuestionAsked RequestAnswered RequestEnded RequestSent RequestStarted "
-    "SessionEnded SessionStarted TelemetryEvent ToolsListed",
+    "SessionEnded SessionStarted SpanIds TaskGiven TelemetryEvent ToolsListed Tracing",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (
         "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "

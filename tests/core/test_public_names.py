@@ -15,16 +15,16 @@ LIST = """
     ChannelId Checksum ClientExchange Close Collect Collected CollectedFile Command Conflicted Connected
     CookieChanges Cookies Deadline Decide Delete DeleteOpening Deliver Denied Detail Dial Difference Discard
     DownloadOpening DraftOpening Effect Emit End Engine Entropy Era EventPipeOpening Eviction Extend Extended Fact
-    Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll Forward GetOpening Halt Head Headers InlineSource
-    Join Kind Limits Line LineChannel LineReader Listen Load Loaded LocalProtocolError LocatorMode Materialize
-    Materialized MessageOpening NameFilter Note Offer Opening Outcome OutputLocator Oversize Pass Pause PipeOpening
-    Plan Post PostOpening Primed Profile ProfileServer QuestionAsked Queued RawFile Receive Recorder
-    RemoteProtocolError Remove ReplicaName ReplyBody ReplyCut ReplyEnd ReplyHead RequestAnswered RequestEnded
-    RequestSent RequestStarted Resume Save Saved SeenFile Send SendEvents Serve ServerExchange ServerPlan
-    SessionEnded SessionStarted SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed
-    StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target TaskRules
-    TaskStatus TelemetryEvent Ticket ToolsListed UploadConsumer UploadManifest UploadOpening Verb Written answer_for
-    encode_line replay
+    Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll Forward GetOpening Halt Head Headers
+    InlineSource Join Kind Limits Line LineChannel LineReader Listen Load Loaded LocalProtocolError LocatorMode
+    Materialize Materialized MessageOpening NameFilter Note Offer Opening Outcome OutputLocator Oversize Pass
+    Pause PipeOpening Plan Post PostOpening Primed Profile ProfileServer QuestionAsked Queued RawFile Receive
+    Recorder RemoteProtocolError Remove ReplicaName ReplyBody ReplyCut ReplyEnd ReplyHead RequestAnswered
+    RequestEnded RequestSent RequestStarted Resume Save Saved SeenFile Send SendEvents Serve ServerExchange
+    ServerPlan SessionEnded SessionStarted SharedFolder Sharing Sighting Source SpanIds Spawn Status StorageAnswer
+    StorageFailed StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep
+    Target TaskGiven TaskRules TaskStatus TelemetryEvent Ticket ToolsListed Tracing UploadConsumer UploadManifest
+    UploadOpening Verb Written answer_for encode_line replay
 """
 NAMES = LIST.split()
 
