@@ -309,7 +309,7 @@ async def running(
             stack.callback(remove_socket, settings.core.unix_socket)
         page_listener = None
         if settings.ui.listen is not None:
-            page_listener = await open_page_listener(settings.ui.listen)
+            page_listener = await open_page_listener(settings.ui.listen, may_move=not listen)
             stack.push_async_callback(page_listener.aclose)
             stack.enter_context(TokenFiles()).show(places_of([(page_listener, None)]), ui_token)
         replicas: Replicas | None = None

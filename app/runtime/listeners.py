@@ -73,8 +73,11 @@ async def open_listeners(settings: Settings, tls: ServerTls | None) -> tuple[lis
     return listeners, base_url
 
 
-async def open_page_listener(where: str) -> anyio.abc.Listener[anyio.abc.SocketStream]:
+async def open_page_listener(where: str, *, may_move: bool) -> anyio.abc.Listener[anyio.abc.SocketStream]:
     """Opens the listener of the live page, at `HOST:PORT`.
+
+    Args:
+        may_move: it takes a free port if this one is taken.
 
     Raises:
         StartError: the address is taken or may not be used.
@@ -84,6 +87,8 @@ async def open_page_listener(where: str) -> anyio.abc.Listener[anyio.abc.SocketS
         return await anyio.create_tcp_listener(local_host=host.strip("[]"), local_port=int(port))
     except OSError as error:
         inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        if may_move and inner.errno == errno.EADDRINUSE and int(port):
+            return await open_page_listener(f"{host}:0", may_move=False)
         why = inner.strerror or str(inner)
         raise StartError(f"cannot listen on {where} for the live page (ui.listen, --ui-listen): {why}") from error
 

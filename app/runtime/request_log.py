@@ -9,9 +9,8 @@ from ...core.base.telemetry import Detail, Outcome, RequestEnded, SessionEnded, 
 from ..base.listeners import Listener
 from ..base.logs import REQUESTS, write_later
 from ..base.output import short
+from ..base.tags import tag_of
 
-_SESSION_CHARS: Final = 6
-"""Characters of a session's public name, to tell two sessions of one client apart."""
 _OUTCOMES: Final = {
     Outcome.RESULT: "ok",
     Outcome.TOOL_ERROR: "tool error",
@@ -48,7 +47,7 @@ def _line(event: RequestEnded | SessionStarted | SessionEnded) -> str:
         case _:
             what = f"session started, revision {event.revision}"
     client = short(event.client) or "a client without a name"
-    return f"{event.server}: {what} ({client}, {event.session[:_SESSION_CHARS]})"
+    return f"{event.server}: {what} ({client}, {tag_of(event.session)})"
 
 
 def _duration(seconds: float) -> str:

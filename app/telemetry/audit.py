@@ -35,6 +35,7 @@ from ...core.wire.http.admin_routes import Page
 from ...core.wire.http.routes import PageRoute, Refused
 from ...transports.http_server.shared import DENIED, Pages
 from ..base.errors import StartError
+from ..base.tags import tag_of
 from ..config import audit_settings
 from ..config.audit_checks import syslog_address
 from .audit_file import AuditFile
@@ -49,7 +50,6 @@ from .audit_records import (
     encode,
     read_params,
     read_started,
-    tag_of,
 )
 from .syslog import Syslog
 

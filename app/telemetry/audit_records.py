@@ -16,11 +16,10 @@ import msgspec
 from ...core.base.telemetry import NAME_MAX_CHARS, RequestStarted
 from ...core.bridge.request_name import NAMED_BY
 from ..base.output import plain_json
+from ..base.tags import tag_of
 
 Arguments = Literal["keys", "never", "full"]
 
-TAG_CHARS: Final = 6
-"""Characters of the id of a session or a task in a record, as in the log."""
 TEXT_MAX_CHARS: Final = 400
 """Characters of a principal, an address or a text. An issuer and a subject have fewer. At it: the rest is left out."""
 ARGUMENTS_MAX: Final = 64
@@ -140,11 +139,6 @@ _members: Final = msgspec.json.Decoder(_Members)
 _encoder: Final = msgspec.json.Encoder()
 _text: Final = msgspec.json.Decoder(str)
 _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-def tag_of(id: str) -> str:
-    """Returns the beginning of the id of a session, task or file, with the tag of its replica."""
-    return id[: id.find(".") + 1 + TAG_CHARS]
 
 
 def without_secrets(uri: str) -> str:

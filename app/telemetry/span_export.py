@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from ..base.errors import StartError
 from ..base.version import VERSION
@@ -32,6 +33,7 @@ PERIOD_S: Final = 1.0
 FLUSH_MAX_S: Final = 5.0
 """Seconds that a stop waits for the last spans. A collector that answers takes much less. At it: they are dropped."""
 
+_PATH: Final = "/v1/traces"
 _log = logging.getLogger("isthmus.spans")
 _MISSING: Final = "telemetry.traces wants packages that are not installed: pip install 'isthmus[otel]'"
 
@@ -68,7 +70,8 @@ class SpanExport:
         except ImportError:
             raise StartError(_MISSING) from None
         self.dropped = {"queue": 0, "collector": 0}
-        url = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
+        url = None if endpoint is None else f"{endpoint.rstrip('/').removesuffix(_PATH)}{_PATH}"
+        self._where = "the address of the environment" if url is None else urlsplit(url).netloc.rpartition("@")[2]
         self._exporter = OTLPSpanExporter(endpoint=url, headers=dict(headers) or None)
         self._resource = Resource.create({"service.version": VERSION})
         if str(self._resource.attributes["service.name"]).startswith("unknown_service"):  # the environment names none
@@ -131,7 +134,7 @@ class SpanExport:
             if is_sent:
                 _log.info("the collector of spans takes them again")
             else:
-                _log.warning("the collector of spans does not take them: they are dropped until it does")
+                _log.warning("the collector of spans at %s does not take them: they are dropped", self._where)
 
     def _readable(self, span: FinishedSpan) -> ReadableSpan:
         from opentelemetry.sdk.trace import ReadableSpan

@@ -27,6 +27,7 @@ from ...core.base.telemetry import (
     SpanIds,
     TaskGiven,
 )
+from ..base.tags import tag_of
 
 OPEN_MAX: Final = 4096
 """Spans that are open at once, about a KiB each. A gateway rarely has as many requests open. At it: the oldest is
@@ -37,8 +38,6 @@ KEYS_MAX: Final = 64
 """Names of arguments in a span. Tools have fewer. At it: the rest is left out."""
 SPAN_BYTES: Final = 1024
 """The memory of a span without arguments, at most."""
-SESSION_CHARS: Final = 6
-"""Characters of a session's public name in a span, as in the log: the whole name may open its files."""
 
 _NOT_PRINTED: Final = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 _NAMED: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
@@ -119,7 +118,7 @@ class Spans:
         attributes: dict[str, Value] = {
             "mcp.method.name": method,
             "jsonrpc.request.id": _id_of(event.id_raw),
-            "mcp.session.id": event.session[:SESSION_CHARS],
+            "mcp.session.id": tag_of(event.session),
             "isthmus.server": event.server,
             "isthmus.client": event.client,
         }
@@ -172,6 +171,8 @@ class Spans:
         if found is None:
             return
         attributes = found.attributes
+        if event.method == "initialize":  # only now is known who asked, and in which revision
+            attributes |= {"isthmus.client": event.client, "mcp.protocol.version": event.revision}
         match event.outcome:
             case Outcome.ERROR:
                 attributes["error.type"] = "_OTHER" if event.code is None else str(event.code)

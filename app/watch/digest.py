@@ -26,6 +26,7 @@ from ...core.base.telemetry import (
     SessionEnded,
     SessionStarted,
 )
+from ..base.tags import tag_of
 from .records import (
     AnyRecord,
     Attempt,
@@ -37,7 +38,7 @@ from .records import (
     SessionRecord,
     StderrRecord,
 )
-from .redaction import Redactor, tag_of
+from .redaction import Redactor
 from .wire_log import SHOWN_MAX_BYTES, Entry, Happened, Message, Noted
 
 INITIALIZED: Final = "notifications/initialized"

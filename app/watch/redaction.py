@@ -96,7 +96,7 @@ class Redactor:
     def headers(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Returns headers without secrets, and each session id as its tag."""
         return [
-            (name, tag_of(value) if name.lower() in _SESSION else value if self._is_shown(name) else REDACTED)
+            (name, _tag_of(value) if name.lower() in _SESSION else value if self._is_shown(name) else REDACTED)
             for name, value in headers
         ]
 
@@ -110,7 +110,7 @@ class Redactor:
 
 
 @lru_cache(KEPT_MAX)
-def tag_of(session: str) -> str:
+def _tag_of(session: str) -> str:
     """Returns the tag that stands for the id of a session, which is its credential."""
     return hashlib.sha256(session.encode(errors="surrogatepass")).hexdigest()[:TAG_CHARS]
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from ..base.effects import Emit
+from ..base.errors import CANCELLED
 from ..base.ids import ChannelId
 from ..base.telemetry import (
     NAME_MAX_CHARS,
@@ -209,7 +210,8 @@ class Telemetry:
             result_bytes = len(message) - len(beginning) - 1
             self._end(session, exchange, _outcome_of(exchange, message), result_bytes)
         else:
-            self.end_with_error(session, exchange, _code_of(message))
+            code = _code_of(message)
+            self._end(session, exchange, Outcome.CANCELLED if code == CANCELLED else Outcome.ERROR, code=code)
 
     def end_with_result(self, session: Session, exchange: Exchange, result: bytes) -> None:
         """Emits the end of a request with a result."""

@@ -12,6 +12,6 @@ pytestmark = pytest.mark.chaos
 
 def test_sessions_leave_nothing_behind(tmp_path: Path) -> None:
     """Sessions that end leave no process, no descriptor, no session, and no memory beyond noise."""
-    figures = leaks.run(250, 100, tmp_path, rests=1)
+    figures = leaks.run(150, 60, tmp_path, rests=1)
     print(figures)
     assert not figures.wrongs, str(figures)

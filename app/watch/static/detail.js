@@ -140,8 +140,8 @@ const Exchange = ({source, row, legs, tab, only}) => {
   const request = useMemo(() => differencesOf(asked?.parsed, sent?.parsed), [asked?.parsed, sent?.parsed]);
   const response = useMemo(() => differencesOf(answered?.parsed, returned?.parsed), [answered?.parsed, returned?.parsed]);
   const missing = {
-    request: asked ? (row.state === "open" ? "Not sent to the server yet." : "Answered by Isthmus: the server was not asked.") : "The gateway keeps this request no longer.",
-    response: row.state === "open" ? "There is no response yet." : answered ? "The gateway keeps what was sent to the client no longer." : "No response of a server: this one is of Isthmus.",
+    request: asked ? (row.state === "open" ? "Not sent to the server yet." : source.isFile ? "No message to a server was found for it. A trace does not tell which server a combined endpoint asked." : "Answered by Isthmus: the server was not asked.") : "The gateway keeps this request no longer.",
+    response: row.state === "open" ? "There is no response yet." : answered ? "The gateway keeps what was sent to the client no longer." : source.isFile ? "No response of a server was found for it." : "No response of a server: this one is of Isthmus.",
   };
   if (!answered && !returned && row.state !== "open") missing.response = "The gateway keeps no response to this request.";
   const isOne = (left, right, differences) => !(left && right) || (tab === "layout" && (!differences || differences.isPassedOn));

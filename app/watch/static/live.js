@@ -110,8 +110,8 @@ const Nothing = ({source, overview, filter}) => {
   if (source.isFile) return html`<${Empty} title="No messages in this file"><p>The run ended before a client connected.</p></${Empty}>`;
   const servers = overview?.servers ?? [];
   return html`
-    <${Empty} title="Nothing has passed yet">
-      <p>Connect a client to the gateway. Each request and its answer is a row here, as it happens.</p>
+    <${Empty} title="Nothing recorded yet">
+      <p>Isthmus records while this page is open, or from its start with <code>ui.keep: true</code>. Each request of a client is a row here, as it happens.</p>
       ${servers.length ? html`<p>Servers: ${servers.map((id, i) => html`${i ? ", " : ""}<code>${id}</code>`)}</p>` : null}
       <p class="quiet"><code>isthmus connect-info</code> prints what each client needs. Press <kbd>?</kbd> for the keys of this page.</p>
     </${Empty}>`;

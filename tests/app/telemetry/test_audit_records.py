@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from isthmus.app.base.tags import tag_of
 from isthmus.app.telemetry.audit_file import BEGINNING
 from isthmus.app.telemetry.audit_records import (
     ARGUMENTS_MAX,
@@ -20,7 +21,6 @@ from isthmus.app.telemetry.audit_records import (
     Said,
     encode,
     read_params,
-    tag_of,
     without_secrets,
 )
 

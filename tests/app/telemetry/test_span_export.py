@@ -89,7 +89,7 @@ def test_a_collector_that_does_not_listen_costs_the_spans(
         wait_until(lambda: export.dropped["collector"] > before)  # noqa: B023
     export.stop()
     assert [record.getMessage() for record in caplog.records] == [
-        "the collector of spans does not take them: they are dropped until it does"
+        f"the collector of spans at {url.removeprefix('http://')} does not take them: they are dropped"
     ]
 
 

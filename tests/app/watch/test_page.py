@@ -235,7 +235,7 @@ def test_the_token_is_asked_for_and_leaves_the_address(gateway: StandIn, open_pa
     expect(page.get_by_role("alert")).to_contain_text("expected the token of this page")
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Nothing has passed yet")).to_be_visible()
+    expect(page.get_by_text("Nothing recorded yet")).to_be_visible()
     page.goto(f"{gateway.base_url}/ui#token={quote(TOKEN)}")
     expect(page.get_by_role("status").first).to_have_text("Connected")
     assert "token" not in page.url
@@ -286,7 +286,7 @@ def test_rows_come_change_and_are_chosen_by_keys(gateway: StandIn, open_page: Op
     saved = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [each["outcome"] for each in saved] == ["tool error", "error"]
     page.get_by_role("button", name="Clear", exact=True).click()
-    expect(page.get_by_text("Nothing has passed yet")).to_be_visible()
+    expect(page.get_by_text("Nothing recorded yet")).to_be_visible()
 
 
 def test_a_message_is_shown_as_received_beside_as_sent(gateway: StandIn, open_page: Open) -> None:

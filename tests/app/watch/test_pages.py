@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from http_caller import PATIENCE_S, Caller, requested
+from isthmus.app.base.errors import StartError
 from isthmus.app.config.access_settings import Auth, Token
 from isthmus.app.config.file_settings import Files
 from isthmus.app.config.settings import Core, Server, Settings, Upstream
@@ -151,6 +153,18 @@ async def test_two_pages_with_one_command_get_one_success() -> None:
             tasks.start_soon(start)
             tasks.start_soon(start)
         assert sorted(found) == [200, 409]
+
+
+async def test_a_second_page_on_stdio_takes_a_free_port() -> None:
+    """Two windows of a client start the same command; neither is to be without its server."""
+    async with watched() as first:
+        where = first.page_url.removeprefix("http://").partition("/")[0]
+        settings = msgspec.structs.replace(first.settings, ui=Ui(listen=where))
+        async with running(settings, listen=False, is_lasting=False) as second:
+            assert second.page_url and where not in second.page_url
+        with pytest.raises(StartError, match="cannot listen on"):
+            async with running(settings, listen=True, is_lasting=False):
+                pass
 
 
 async def test_a_page_of_an_earlier_run_is_answered_at_once() -> None:
