@@ -54,7 +54,7 @@ def to_settings(
     if options.open and not any(map(may_log_in, servers)):
         raise ConfigError("got --open with what no login is for, expected it with a URL alone")
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
-    # Whoever wraps a server looks at it alone, and from its first message on.
+    # A wrapped server has one user, who wants to see every message and to send some again.
     ui = Ui(actions=True, keep=True)
     return Settings(core=core, storage=storage, ui=ui, servers=tuple(servers))
 
