@@ -93,7 +93,8 @@ class Proxy:
             self.moved.notify_all()
 
     def keep_client(self, channel: Channel) -> None:
-        sink = sys.stdout.buffer
+        # `sys.stdout` has no buffer if PYTHONUNBUFFERED is set, and would drop the rest of an interrupted write
+        sink = open(sys.stdout.fileno(), "wb")  # noqa: SIM115
         self.tell(self.engine.receive_open, channel.channel, PipeOpening("server"))
         writer = start(self.write, channel, sink)
         start(self.read, channel, sys.stdin.buffer, True)

@@ -30,6 +30,9 @@ class OutputClosed(Exception):
 def set_up() -> None:
     """Makes stdout escape characters that its encoding lacks, as Python does for stderr.
 
+    Gives stdout a buffer where `PYTHONUNBUFFERED` took it. Without one Python drops the rest of a write that is
+    interrupted, as when the process is stopped and goes on.
+
     Opens /dev/null for each closed standard descriptor, so that no socket gets the number 0, 1 or 2.
     """
     for descriptor in range(3):
@@ -39,6 +42,9 @@ def set_up() -> None:
             os.open(os.devnull, os.O_RDWR)  # `open` takes the lowest free number, which is this one
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            buffer = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 (open until the process ends)
+            sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
 
 
 def say(text: str, paint: Callable[[str], str] | None = None, *, is_raw: bool = False) -> None:

@@ -19,12 +19,14 @@ from record_servers import RecordServer
 
 _names = itertools.count()
 
+IMPATIENT = {"answer_timeout_s": 1.0, "turn_timeout_s": 1.0}
+
 
 @asynccontextmanager
-async def feeds(server: RecordServer, count: int = 1) -> AsyncIterator[list[Notices]]:
-    """Feeds of several openers of one store."""
+async def feeds(server: RecordServer, count: int = 1, **options: float) -> AsyncIterator[list[Notices]]:
+    """Feeds of several openers of one store. A server that takes longer than `options` say counts as away."""
     name = f"n{next(_names)}"
-    openers = [server.records(name, answer_timeout_s=1.0, turn_timeout_s=1.0) for _ in range(count)]
+    openers = [server.records(name, **options) for _ in range(count)]
     try:
         yield [server.notices(records) for records in openers]
     finally:
@@ -128,7 +130,7 @@ async def test_a_feed_goes_on_after_its_server_has_died(
     topics."""
     monkeypatch.setattr(notices, "RECONNECT_S", 0.1)
     with anyio.fail_after(120):
-        async with feeds(faulty_server) as (feed,), feed.subscribe() as topics:
+        async with feeds(faulty_server, **IMPATIENT) as (feed,), feed.subscribe() as topics:
             assert await anext(topics) == EVERYTHING
             await to_thread.run_sync(faulty_server.kill)
             with pytest.raises(StorageError, match="cannot be used"):
@@ -164,7 +166,7 @@ async def test_a_server_that_falls_silent_is_given_up(
         monkeypatch.setattr(kind, "ask", asking)
     answered: list[object] = []
     with anyio.fail_after(120):
-        async with feeds(faulty_server) as (feed,), feed.subscribe() as topics:
+        async with feeds(faulty_server, **IMPATIENT) as (feed,), feed.subscribe() as topics:
             assert await anext(topics) == EVERYTHING
             while len(answered) < 2:  # noqa: ASYNC110 (it is a thread that asks)
                 await anyio.sleep(0.05)

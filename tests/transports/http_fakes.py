@@ -33,6 +33,9 @@ from isthmus.transports.reverse_proxy.replicas import Replicas
 WAIT_S = 30.0
 """The longest wait of a test, in seconds."""
 
+LIMIT_S = WAIT_S / 4
+"""A time limit that runs out when the clock of the event loop is set forward, and not before."""
+
 uses_protocols = False
 """The driver of the listener. A module that imports `anyio_backend` runs each test with both drivers."""
 

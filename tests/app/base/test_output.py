@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import io
 import json
+import os
+import select
+import signal
+import subprocess
 import sys
+import termios
+import time
 
 import pytest
 from hypothesis import given
@@ -32,6 +40,23 @@ def test_an_error_message_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
     output.complain("isthmus: no")
     assert [write for write in raw.writes if write] == [b"isthmus: no\n"]
+
+
+def test_no_byte_is_lost_of_a_process_that_is_stopped_and_goes_on() -> None:
+    """Stopping it interrupts its write. Its pipe has taken a part by then."""
+    size = 300_000
+    program = f"from isthmus.app.base import output; output.set_up(); output.write(b'x' * {size}); output.say('y')"
+    environ = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environ) as writer:
+        assert writer.stdout is not None
+        taken = array.array("i", [0])
+        while writer.poll() is None and taken[0] < select.PIPE_BUF:
+            fcntl.ioctl(writer.stdout, termios.FIONREAD, taken)
+            time.sleep(0.01)
+        writer.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
+        writer.send_signal(signal.SIGCONT)
+        assert writer.stdout.read() == b"x" * size + b"y\n"
 
 
 ODD = st.text(st.characters() | st.sampled_from("\\'\"\n\t\r\x1b\x7f\x85\u2028\u202e\ud800\U000e0001"))

@@ -216,8 +216,8 @@ async def test_what_replicas_share_is_closed_before_a_lost_lease_ends_the_proces
 
 async def test_a_replica_that_nobody_can_pass_requests_on_to_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     records, events = MemoryRecords(), Events()
-    one = membership(records, "b", events, address="", lease_s=0.5, renew_s=0.1)
-    other = membership(records, "a", events, lease_s=0.5, renew_s=0.1)
+    one = membership(records, "b", events, address="", lease_s=1.0, renew_s=0.1)
+    other = membership(records, "a", events, lease_s=1.0, renew_s=0.1)
     await one.take()
     await other.take()
 
@@ -237,18 +237,18 @@ async def test_a_replica_that_nobody_can_pass_requests_on_to_says_so_once(caplog
 
 async def test_the_end_of_a_run_is_told_also_if_its_address_goes_on() -> None:
     records, events = MemoryRecords(), Events()
-    one = membership(records, "b", events, lease_s=0.5, renew_s=0.1)
+    one = membership(records, "b", events, lease_s=5.0, renew_s=0.1)
     await one.take()
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one.run)
-            first = membership(records, "a", Events(), lease_s=0.5, renew_s=0.1)
+            first = membership(records, "a", Events(), lease_s=5.0, renew_s=0.1)
             await first.take()
             while one.replica_count < 2:  # noqa: ASYNC110 (the other membership looks at intervals)
                 await anyio.sleep(0.01)
             assert not events.ended.is_set()
             await first.leave()
-            await membership(records, "a", Events(), lease_s=0.5, renew_s=0.1).take()  # with the same address
+            await membership(records, "a", Events(), lease_s=5.0, renew_s=0.1).take()  # with the same address
             await events.ended.wait()
             tasks.cancel_scope.cancel()
 

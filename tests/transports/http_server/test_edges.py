@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from http_fakes import SURFACE, World, get, post, world
+from event_loop_clock import EventLoopClock
+from http_fakes import LIMIT_S, SURFACE, World, get, post, world
 from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.events import End, GetOpening
@@ -277,9 +278,12 @@ async def test_empty_lines_before_a_request_are_skipped(cut: int | None, between
         assert await is_usable(w)
 
 
-async def test_empty_lines_alone_keep_no_connection_open() -> None:
-    async with world(Limits(idle_connection_timeout_s=0.05)) as w:
+async def test_empty_lines_alone_keep_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = EventLoopClock(monkeypatch)
+    async with world(Limits(idle_connection_timeout_s=LIMIT_S)) as w:
+        await clock.set_forward(LIMIT_S / 2)
         await w.client.send(b"\r\n" * 5)
+        await clock.set_forward(LIMIT_S / 2)
         assert await w.client.read_eof() == b""
 
 

@@ -20,7 +20,20 @@ import msgspec
 import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
 from event_loop_clock import EventLoopClock
-from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, MemoryStream, get, pages, post, stream_pair, world
+from http_fakes import (
+    LIMIT_S,
+    SURFACE,
+    WAIT_S,
+    Client,
+    FakeFiles,
+    FakePort,
+    MemoryStream,
+    get,
+    pages,
+    post,
+    stream_pair,
+    world,
+)
 from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.errors import LocalProtocolError
@@ -521,23 +534,22 @@ async def test_slow_heads_and_bodies_are_given_up() -> None:
 
 async def test_idle_connections_are_closed_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = EventLoopClock(monkeypatch)
-    async with world(Limits(idle_connection_timeout_s=WAIT_S / 4)) as w:
+    async with world(Limits(idle_connection_timeout_s=LIMIT_S)) as w:
         second = w.connect()
         await second.send(get("/healthz"))
         assert (await second.read("GET")).status == 200
-        await clock.set_forward(WAIT_S / 2)
+        await clock.set_forward(LIMIT_S)
         assert await w.client.read_eof() == b""
         assert await second.read_eof() == b""
 
 
 async def test_no_time_limit_runs_while_a_reply_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = EventLoopClock(monkeypatch)
-    limit_s = WAIT_S / 4
-    limits = Limits(idle_connection_timeout_s=limit_s, head_timeout_s=limit_s, body_timeout_s=limit_s)
+    limits = Limits(idle_connection_timeout_s=LIMIT_S, head_timeout_s=LIMIT_S, body_timeout_s=LIMIT_S)
     async with world(limits) as w:
         await w.client.send(post(b"1"))
         await w.port.wait_message()
-        await clock.set_forward(2 * limit_s)
+        await clock.set_forward(LIMIT_S)
         assert not w.port.closes
         echo(ONE, b"1", w.port.outlets[ONE])
         assert (await w.client.read()).body == b"1"

@@ -12,8 +12,9 @@ import zlib
 import anyio
 import h11
 import pytest
+from event_loop_clock import EventLoopClock
 from forward_fakes import ForwardWorld, Peer, forward_world, target
-from http_fakes import Answer, get, post
+from http_fakes import LIMIT_S, Answer, get, post
 from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http import reverse_proxy_exchange as exchanges
@@ -379,8 +380,8 @@ async def test_a_client_that_hangs_up_takes_its_request_with_it(monkeypatch: pyt
 @pytest.mark.parametrize("has_begun", [False, True])
 @pytest.mark.parametrize("how", ["silent", "malformed"])
 async def test_a_body_that_breaks_off(monkeypatch: pytest.MonkeyPatch, how: str, has_begun: bool) -> None:
-    limits = Limits(body_timeout_s=0.05 if how == "silent" else 60)
-    async with forward_world(monkeypatch, limits=limits) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(body_timeout_s=LIMIT_S)) as w:
         await w.client.send(post(b"12", chunked=True)[: -len(b"0\r\n\r\n")])
         peer = await w.upstream.accept()
         await peer.head()
@@ -391,6 +392,8 @@ async def test_a_body_that_breaks_off(monkeypatch: pytest.MonkeyPatch, how: str,
             assert await w.client.read_piece() == b"data: 1\n\n"
         if how == "malformed":
             await w.client.send(b"zz\r\n")
+        else:
+            await clock.set_forward(LIMIT_S)
         await peer.wait_gone()
         if has_begun:
             with pytest.raises(h11.RemoteProtocolError):
@@ -488,18 +491,21 @@ async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch, is_stream: 
 
 
 async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(forward_reply_timeout_s=0.05)) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(forward_reply_timeout_s=LIMIT_S)) as w:
         peer = await begun(w, post(b"1"))
+        await clock.set_forward(LIMIT_S)
         assert code(await w.client.read()) == (504, "upstream_timed_out")
         await peer.wait_gone()
 
 
 async def test_a_server_may_wait_for_a_slow_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(forward_reply_timeout_s=0.05)) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(forward_reply_timeout_s=LIMIT_S)) as w:
         await w.client.send(post(b"12")[:-1])
         peer = await w.upstream.accept()
         await peer.head()
-        await anyio.sleep(0.1)
+        await clock.set_forward(LIMIT_S)
         await w.client.send(b"2")
         await peer.bytes(2)
         await peer.answer(b"1")
@@ -507,10 +513,14 @@ async def test_a_server_may_wait_for_a_slow_request(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_stream_that_falls_silent_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(forward_idle_timeout_s=0.05)) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(forward_idle_timeout_s=LIMIT_S)) as w:
         peer = await begun(w, get())
         await peer.send(STREAM)
-        assert (await w.client.read("GET")).is_torn
+        await w.client.read_head("GET")
+        await clock.set_forward(LIMIT_S)
+        with pytest.raises(h11.RemoteProtocolError):
+            await w.client.read_piece()
         await peer.wait_gone()
 
 
@@ -533,7 +543,8 @@ async def test_a_server_may_answer_before_it_has_the_body(monkeypatch: pytest.Mo
 
 
 async def test_a_client_that_has_its_answer_need_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(body_timeout_s=0.05)) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(body_timeout_s=LIMIT_S)) as w:
         await w.client.send(post(b"x" * 100)[:-50])
         peer = await w.upstream.accept()
         await peer.head()
@@ -541,6 +552,7 @@ async def test_a_client_that_has_its_answer_need_not_go_on(monkeypatch: pytest.M
         await peer.answer(b"enough")
         answer = await w.client.read()
         assert (answer.body, answer.is_torn) == (b"enough", False)
+        await clock.set_forward(LIMIT_S)
         await peer.wait_gone()
         assert await w.client.read_eof() == b""
 
@@ -710,8 +722,10 @@ async def test_a_web_socket_ends_with_its_client(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_web_socket_that_both_sides_forget_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(forward_idle_timeout_s=0.05)) as w:
+    clock = EventLoopClock(monkeypatch)
+    async with forward_world(monkeypatch, limits=Limits(forward_idle_timeout_s=LIMIT_S)) as w:
         peer = await switched(w)
+        await clock.set_forward(LIMIT_S)
         assert await w.client.read_eof() == b""
         await peer.wait_gone()
 
