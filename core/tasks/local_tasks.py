@@ -519,12 +519,11 @@ class LocalTasks:
         """Removes a task and its record: from now on it is unknown."""
         if self._tasks.pop(task.id, None) is None:
             return
-        self.task_quota.forget(task)
         self._leave_unsaved(task.id, GONE)
         for purpose in ("task", "task-tick"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
-        self._store.forget(task)
+        self._store.forget(task, lambda: self.task_quota.forget(task))
 
     def cancel_for(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Carries out a `tasks/cancel`."""

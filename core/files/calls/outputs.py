@@ -162,13 +162,19 @@ class Outputs:
         )
 
     def _prepare_to_take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
-        """Gets room for what the files have turned out to be."""
+        """Gets room for what the files have turned out to be. If the storage fails meanwhile, none is kept: others would
+        be evicted for it that the limits have room for."""
         taken = [file for file in files if not file.problem]
 
         def prepared(problem: str) -> None:
-            if problem and not outcome.job.is_over:
-                outcome.job.report(problem)
-            self._take_in(outcome, blobs, files)
+            if problem:
+                for blob, file in zip(blobs, files, strict=True):
+                    if not file.problem:
+                        self._context.order(Discard(blob=blob))
+                refused = [file if file.problem else msgspec.structs.replace(file, problem=problem) for file in files]
+                self._take_in(outcome, blobs, tuple(refused))
+            else:
+                self._take_in(outcome, blobs, files)
 
         size_bytes = sum(file.size_bytes for file in taken)
         self._room.prepare(self._account(outcome.job), size_bytes, prepared, artifacts=len(taken))
