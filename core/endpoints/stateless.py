@@ -195,6 +195,8 @@ class Stateless:
                 self._responder.telemetry.begin_again(found[1], frame.params, key.channel)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, raw):
+            if plan is not None:
+                refuse_forbidden(plan, frame.method, raw, opening.grants)
             known = self._find_session(self._affinity_of(opening, key, request, None)[0], opening.server)
             self._answer_lost(frame, reply, None if known is None else known.greeting)
             return None

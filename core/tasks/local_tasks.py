@@ -523,7 +523,11 @@ class LocalTasks:
         for purpose in ("task", "task-tick"):
             self._context.timers.cancel((purpose, task.id))
         self.answer_waiting(task)
-        self._store.forget(task, lambda: self.task_quota.forget(task))
+        if task.expires_at_unix <= self._context.now_unix:
+            self.task_quota.forget(task)
+            self._store.forget(task)
+        else:  # its record counts until then: the save that is under way may still take effect
+            self._store.forget(task, lambda: self.task_quota.forget(task))
 
     def cancel_for(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Carries out a `tasks/cancel`."""

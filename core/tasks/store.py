@@ -57,7 +57,7 @@ class TaskStore:
         self._storage_orders = storage_orders
         self._is_shared = context.plan.replica is not None
         self._saving: dict[str, list[tuple[StoredTask, Done]]] = {}
-        self._gone: dict[str, Callable[[], None]] = {}  # what is done once the record is deleted
+        self._gone: dict[str, Callable[[], None] | None] = {}  # called once the record is deleted
         self._versions: dict[str, int] = {}  # of the records, where other replicas may write them
 
     def __len__(self) -> int:
@@ -124,7 +124,9 @@ class TaskStore:
             del self._saving[key]
             if key in self._gone:
                 self._forget(key)
-                self._gone.pop(key)()
+                gone = self._gone.pop(key)
+                if gone is not None:
+                    gone()
         moved = MOVED if isinstance(answer, Conflicted) else ""
         then("" if isinstance(answer, Saved) else moved or reason_of(answer))
         for _, other in dropped:
@@ -142,15 +144,16 @@ class TaskStore:
         self._versions.pop(key, None)
         self._context.order(Forget(key=key))
 
-    def forget(self, task: Task, then: Callable[[], None]) -> None:
+    def forget(self, task: Task, then: Callable[[], None] | None = None) -> None:
         """Deletes a task's record, after the save that is under way, and its blob. Calls `then` when the record is
-        deleted: until that its save may still take effect."""
+        deleted."""
         record_key = StoredTask.key_of(task.id)
         if record_key in self._saving:
             self._gone[record_key] = then
         else:
             self._forget(record_key)
-            then()
+            if then is not None:
+                then()
         if task.blob is not None:
             self._context.order(Discard(blob=task.blob))
 

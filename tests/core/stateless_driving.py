@@ -6,6 +6,7 @@ The servers are of either era, and the test plays them. `assert_empty` checks th
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -285,10 +286,16 @@ def suspended(
 
 
 def served(
-    up: str = "pipe", down: str = "http", *, limits: Limits | None = None, capabilities: str = PUSHING, **plan: Any
+    up: str = "pipe",
+    down: str = "http",
+    *,
+    servers: Sequence[ServerPlan] = (),
+    limits: Limits | None = None,
+    capabilities: str = PUSHING,
+    **plan: Any,
 ) -> tuple[Driver, Modern, ChannelId | None]:
     """Returns a driver and a client whose server, of the handshake era, is ready, and its GET stream if it has one."""
-    world = bridge(limits=limits, **plan)
+    world = bridge(*servers, limits=limits, **plan)
     client = modern(world, up, down)
     channel = client.request("server/discover")
     stream = start_legacy_server(world, capabilities=capabilities)

@@ -8,13 +8,14 @@ from driving import UNIX_AT_ZERO, Client, Driver, connect, driver, send_in
 from inside import Inside
 from isthmus.core.base.events import RawFile, UploadOpening
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.plan import ServerPlan
 from isthmus.core.files.store.links import UploadGrant, sign_upload
 from resumable_clients import FILES
 
 
-def file_world(**more: Any) -> tuple[Driver, Client]:
-    """Returns a driver with one server that takes files, and a client of it."""
-    world = driver(FILES, **more)
+def file_world(plan: ServerPlan = FILES, **more: Any) -> tuple[Driver, Client]:
+    """Returns a driver with one server, `f`, that takes files, and a client of it."""
+    world = driver(plan, **more)
     return world, connect(world, "http", "f")
 
 

@@ -127,7 +127,7 @@ class Quotas:
         used = [entry.uses[key] for entry in entries if entry.until_unix > now_unix + self._skew_s]
         total = tuple(map(sum, zip(*used, strict=True)))
         if used and (share is None or any(amount > most for amount, most in zip(total, share.amounts, strict=True))):
-            raise Wrong(f"{owner} has stored {total}, and its share in {key} is {share} {[(k, e.until_unix) for k, e in self._entries.items() if e.owner == owner and key in e.uses]}")
+            raise Wrong(f"{owner} has stored {total}, and its share in {key} is {share}")
 
     def _limit(self, key: str) -> Amounts:
         limits, name = self._limits, key.rpartition("/")[2]

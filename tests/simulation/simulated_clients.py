@@ -48,8 +48,6 @@ class _Nowhere:
         pass
 
 
-OVERLAPPING: Final = frozenset({"far", "cuts", "halves", "sleeps", "stalls"})
-"""Faults by which the next session of a client may begin before the proxy knows that the last one is over."""
 NOWHERE: Final = Channel(ChannelId(-1), _Nowhere())
 
 
@@ -309,7 +307,7 @@ class Client:
         if owed.channel is not channel:
             raise Wrong(f"{self.mark} was answered on another channel: {frame}")
         self.settled.add(number)
-        if TAKEN in str(frame.get("error")) and not self.network.faults & OVERLAPPING:
+        if TAKEN in str(frame.get("error")) and not self.network.faults & self.network.overlapping:
             raise Wrong(f"{self.mark} has to know that an earlier process was still ending: {frame}")
         if owed.settle is not None:
             owed.settle(owed, frame)
@@ -396,8 +394,9 @@ class Client:
                     owed.lost()
 
     def drop(self, number: int) -> None:
-        """Drops a request to which no answer comes any more."""
-        del self.owed[number]
+        """Drops a request to which no answer comes any more, also one that the client has just cancelled itself."""
+        self.owed.pop(number, None)
+        self.unwanted.pop(number, None)
         self.settled.add(number)
 
 

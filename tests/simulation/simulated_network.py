@@ -118,7 +118,11 @@ class Network:
         overtaken: messages of servers that arrived after the proxy had closed their channel.
         storage: carries out storage orders.
         log: called with each input and its effects, if set.
+        overlapping: faults by which the next session of a client may begin before the proxy knows that the last one is
+            over.
     """
+
+    overlapping = frozenset({"far", "cuts", "halves", "sleeps", "stalls"})
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         self.rng, self.faults, self._dialled = rng, faults, dialled

@@ -27,6 +27,7 @@ class WiredNetwork(LastingNetwork):
     """
 
     surface: Surface
+    overlapping = LastingNetwork.overlapping | {"leaves"}  # the last one may have pieces under way
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         super().__init__(rng, faults, dialled)

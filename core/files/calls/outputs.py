@@ -162,8 +162,8 @@ class Outputs:
         )
 
     def _prepare_to_take_in(self, outcome: Outcome, blobs: tuple[str, ...], files: tuple[CollectedFile, ...]) -> None:
-        """Gets room for what the files have turned out to be. If the storage fails meanwhile, none is kept: others would
-        be evicted for it that the limits have room for."""
+        """Gets room for what the files have turned out to be. If the storage fails to give it, none is kept: others
+        would be evicted for it although the limits may have room."""
         taken = [file for file in files if not file.problem]
 
         def prepared(problem: str) -> None:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.effects import Dial, Listen, Post
 from isthmus.core.base.events import Cause, End
+from isthmus.core.base.grants import Grants
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import AccessRule, AccessRules, Kind, ServerPlan
 from stateless_driving import (
     ACCEPT,
     ANSWERS,
@@ -173,6 +175,17 @@ def test_a_retry_after_a_restart_says_that_its_call_is_lost() -> None:
     assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     assert not second.was_sent("tools/call")
     assert_idle(second)
+
+
+def test_who_may_not_make_a_call_any_more_is_not_told_that_it_is_lost() -> None:
+    key, staff = b"0123456789abcdef", AccessRule(groups=("staff",))
+    plan = ServerPlan(id="pipe", kind=Kind.PIPE, access=AccessRules(tools=(("ask", staff),)))
+    first, client, _ = served(servers=(plan,), state_keys=(key,))
+    client.grants = Grants(groups=frozenset({"staff"}))
+    _, _, state = suspended(first, client)
+    _, other, _ = served(servers=(plan,), seed=2, state_keys=(key,))
+    channel = other.call(requestState=state, inputResponses={"r1": ACCEPT})
+    assert other.answered(channel, other.last_id)["error"] == {"code": -32602, "message": "Unknown tool: ask"}
 
 
 # --- Validity of a state ----------------------------------------------------------------------------------------------

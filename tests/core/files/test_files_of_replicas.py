@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Eviction
+from isthmus.core.base.plan import ArtifactProducer, Eviction, Kind, LocatorMode, OutputLocator, ServerPlan
 from isthmus.core.base.replica import ReplicaName
 from isthmus.core.base.shares import SKEW_S
-from isthmus.core.base.storage import Forget, Load, Receive, Save, StorageFailed
+from isthmus.core.base.storage import Collect, Collected, CollectedFile, Forget, Load, Receive, Save, StorageFailed
 from isthmus.core.files.store import store
 from isthmus.core.files.store.shares import PREFIX
 from isthmus.core.state.records import StoredUpload
@@ -27,6 +27,11 @@ from upload_links import bearer, file_world, put
 from versioned_records import VersionedRecords
 
 LIMITS = Limits(session_storage_max_bytes=1000, storage_max_bytes=1500, upload_ttl_s=100.0, artifact_ttl_s=50.0)
+MAKING = ServerPlan(
+    id="f",
+    kind=Kind.PIPE,
+    producers=(ArtifactProducer(tools=("make",), output_locator=OutputLocator(mode=(LocatorMode.EMBEDDED,))),),
+)
 HEALED_AFTER_S = 100.0 * 1.25 + RESERVE_S + SKEW_S + 1.0
 """The longest life of a file, the reserve of its share, and the difference of clocks."""
 
@@ -246,3 +251,29 @@ def test_a_storage_that_is_away_refuses_files_alone() -> None:
     assert one.world.only_message(asked)["result"] == {"content": []}
     one.is_away = False
     assert one.stores(10) == 200
+
+
+def test_no_artifact_makes_room_for_one_whose_room_could_not_be_asked_for() -> None:
+    """There is room for both. The storage is away when this is asked for the second one."""
+    records = VersionedRecords()
+    one = Replica(records, 1, plan=MAKING)
+
+    def make(id: str, *, is_away: bool) -> dict[str, Any]:
+        asked = one.client.request(id, "tools/call", '{"name":"make"}')
+        content = '{"content":[{"type":"image","mimeType":"image/png","data":"AAAA"}]}'
+        one.world.answer(one.world.take_sent("tools/call"), content)
+        one.settle()
+        one.is_away = is_away
+        one.world.store(one.world.last(Collect).ticket, Collected((CollectedFile(size_bytes=400, sha256="ab" * 32),)))
+        one.settle()
+        one.is_away = False
+        one.wait(1.0)
+        answer: dict[str, Any] = one.world.only_message(asked)["result"]
+        return answer
+
+    assert "artifact_error" not in make("5", is_away=False).get("_meta", {})
+    kept = [key for key in records if key.startswith("artifact/")]
+    assert make("6", is_away=True)["_meta"]["artifact_error"] == "away"
+    assert [key for key in records if key.startswith("artifact/")] == kept
+    assert "artifact_error" not in make("7", is_away=False).get("_meta", {})
+    assert len([key for key in records if key.startswith("artifact/")]) == 2

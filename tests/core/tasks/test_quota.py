@@ -141,6 +141,25 @@ def test_a_place_is_kept_for_a_call_until_it_is_over() -> None:
     assert last.result["resultType"] == "task"
 
 
+def test_the_place_of_a_task_is_kept_until_its_record_is_gone() -> None:
+    """Nobody was told of the task, and the save of its record is still under way."""
+    world = scene(offer=Offer.ALWAYS, limits=Limits(tasks_max=1))
+    leaving, staying = world.party(MODERN), world.party(LEGACY)
+    world.store.is_slow = True
+    asked = leaving.call("a")
+    world.wait(GRACE_S)
+    leaving.hang_up(asked)
+    assert world.engine.tasks() == ()
+    assert staying.call("b").code == OVERLOADED
+    world.store.is_slow = False
+    world.store.deliver(world.world)
+    world.run()
+    assert not world.store.tasks
+    again = staying.call("c")
+    world.wait(GRACE_S)
+    assert again.result["task"]["status"] == "working"
+
+
 @pytest.mark.parametrize(("later_s", "has_room"), [(-0.25, False), (0.0, True), (0.25, True)])
 @pytest.mark.parametrize("name", [name for name, *_ in BOUNDS])
 def test_a_task_whose_time_is_over_makes_room_before_its_timer_is_handled(

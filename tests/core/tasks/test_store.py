@@ -97,11 +97,11 @@ def test_a_record_that_is_forgotten_while_it_is_written_is_removed_then() -> Non
     scene, one = StoreScene(), task()
     scene.save(one, "first")
     scene.save(one, "second")
-    scene.store.forget(one)
+    scene.store.forget(one, lambda: scene.completed.append(("forgotten", "")))
     assert not [order for order in scene.context.out if isinstance(order, Forget)]
     ticket = scene.saves[0].ticket
     scene.waiting.receive_answer(ticket, Saved())
-    assert scene.completed == [("first", ""), ("second", "the task is gone")]
+    assert scene.completed == [("forgotten", ""), ("first", ""), ("second", "the task is gone")]
     assert [order.key for order in scene.context.out if isinstance(order, Forget)] == [StoredTask.key_of("t")]
     assert len(scene.saves) == 1
     assert len(scene.store) == 0
