@@ -142,7 +142,7 @@ def test_a_place_is_kept_for_a_call_until_it_is_over() -> None:
 
 
 def test_the_place_of_a_task_is_kept_until_its_record_is_gone() -> None:
-    """Nobody was told of the task, and the save of its record is still under way."""
+    """The task is given up before anybody is told of it, while its record is being saved."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(tasks_max=1))
     leaving, staying = world.party(MODERN), world.party(LEGACY)
     world.store.is_slow = True
