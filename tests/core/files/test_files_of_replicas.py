@@ -254,7 +254,7 @@ def test_a_storage_that_is_away_refuses_files_alone() -> None:
 
 
 def test_no_artifact_makes_room_for_one_whose_room_could_not_be_asked_for() -> None:
-    """Both would fit. The storage is away when it is asked for room for the second one."""
+    """The storage is away when it is asked for room for the second one, and would have had it."""
     records = VersionedRecords()
     one = Replica(records, 1, plan=MAKING)
 
