@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Without a buffer Python drops the rest of a write that is interrupted. Servers and clients of tests write much at once.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Most servers of the tests are on this machine, and a proxy of the environment is for other ones.
 for _name in [name for name in os.environ if name.upper().endswith("_PROXY")]:
     del os.environ[_name]
