@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Without a buffer Python drops the rest of a write that is interrupted. Servers and clients of tests write much at once.
+# Without a buffer Python drops the rest of a write that is interrupted, and servers and clients of tests write much.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 # Most servers of the tests are on this machine, and a proxy of the environment is for other ones.

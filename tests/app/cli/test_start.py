@@ -117,7 +117,8 @@ def test_a_wrapped_server_is_asked_what_the_summary_needs(kind: tuple[str, ...],
         until(lambda: server.seen == asked(kind, mode), f"it is asked all of that: {server.seen}")
         assert lines_of(wrapped.stdout, id) == summary(kind, mode, id)
         end(wrapped)
-        assert server.seen == asked(kind, mode)
+        later = server.seen[len(asked(kind, mode)) :]
+        assert later in ([], ["start"]), "a spare process may have been started meanwhile, and is asked nothing"
 
 
 @pytest.mark.parametrize("mode", ["default", "named", "quiet"])
