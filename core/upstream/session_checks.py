@@ -68,14 +68,17 @@ class SessionChecks(Interceptor):
 
     def holds_error(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """Handles the error in a request's response. True if its client waits until the session has been asked."""
-        if link.is_pipe or link.is_stateless or exchange is self._delivered:
+        if link.is_pipe or exchange is self._delivered:
+            return False
+        post = None if exchange.post is None else self._context.role_if_open(exchange.post)
+        is_earlier = isinstance(post, UpstreamPostRole) and post.incarnation != link.upstream.incarnation
+        if link.is_stateless and not is_earlier:
             return False
         refusal = refusal_in(envelope.usable_error(error), exchange.method)
         if refusal is None:
             return False
-        post = None if exchange.post is None else self._context.role_if_open(exchange.post)
         refused = RefusedRequest(exchange, error)
-        if isinstance(post, UpstreamPostRole) and post.incarnation != link.upstream.incarnation:
+        if isinstance(post, UpstreamPostRole) and is_earlier:
             if post.incarnation != link.forgotten_incarnation:
                 return False
             self._settle_unrun(link, refused)

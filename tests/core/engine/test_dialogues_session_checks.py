@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dialogue import Dialogue
 from dialogue_peers import Client, Request, Server
-from isthmus.core import Cause, End, Kind, Limits, ServerPlan
+from isthmus.core import Cause, End, Era, Kind, Limits, ServerPlan
 
 TOOL = {"name": "t"}
 Refuse = Callable[[Server, Any], None]
@@ -97,6 +97,31 @@ def test_a_refusal_that_comes_after_the_session_was_found_forgotten(refuse: Refu
     refuse(files, late)
     files.answers(files.is_asked("tools/call", TOOL))
     alice.is_answered(calls[1])
+
+
+def test_a_refusal_that_comes_while_the_era_of_the_server_is_asked_anew() -> None:
+    """The refusal is of the last session, and is not taken for an error of a server without sessions."""
+    limits = Limits(server_era_ttl_s=10.0)
+    play = Dialogue(ServerPlan(id="files", kind=Kind.HTTP), limits=limits)
+    files, alice = play.server, play.client("alice", "http", era=Era.STATELESS)
+    discovery = alice.asks("server/discover")
+    files.refuses(files.is_asked("server/discover"), 400)
+    files.starts()
+    alice.is_answered(discovery, ...)
+    refuse = by_error(-32002, "Server not initialized")
+    calls, (first, late) = two_calls(files, alice)
+    play.waits(limits.server_era_ttl_s)
+    refuse(files, first)
+    ping = files.is_asked("ping")
+    refuse(files, ping)
+    files.is_closed(ping)
+    probe = files.is_asked("server/discover")
+    refuse(files, late)
+    files.refuses(probe, 400)
+    files.starts(session="S2")
+    for again, call in [(files.is_asked("tools/call", TOOL), call) for call in calls]:
+        files.answers(again)
+        alice.is_answered(call, ...)
 
 
 @ALL
