@@ -588,8 +588,8 @@ class LocalTasks:
         if not session.adopted:
             return
         for exchange in list(session.exchanges.values()):
-            if exchange.task is not None:
-                self._cancel(exchange.task, "its session is over")
+            if exchange.task is not None and not exchange.task.is_over:
+                self.cancel(exchange.task, "its session is over")
 
     def stop(self) -> None:
         """Ends what runs, as the proxy is shutting down. A task that its server can run without the proxy goes on

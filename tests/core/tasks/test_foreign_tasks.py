@@ -448,3 +448,18 @@ def test_a_record_with_the_own_name_of_an_unknown_task(end: str) -> None:
         assert b.ask(party.result(id)).result["content"] == text("done")["content"]
     else:
         assert b.ask(party.get(id)).code == -32602
+
+
+def test_the_end_of_a_session_cancels_a_task_once_that_is_stored() -> None:
+    """The other replicas show what the storage says, and the client may ask any of them."""
+    a, _ = pair()
+    leaving, staying = (a.party(LEGACY, principal="ann", down="http") for _ in range(2))
+    id, _ = a.begin(leaving, "t")
+    a.store.is_failing = True
+    leaving.leave()
+    a.wait(1.0)
+    assert "could not be looked up" in a.ask(staying.get(id)).error["message"]
+    a.store.is_failing = False
+    a.wait(SAVED_LATER_S)
+    assert a.status(staying, id) == "cancelled"
+    assert [record.status for record in a.store.tasks.values()] == ["cancelled"]
