@@ -462,4 +462,4 @@ def test_the_end_of_a_session_cancels_a_task_once_that_is_stored() -> None:
     a.store.is_failing = False
     a.wait(SAVED_LATER_S)
     assert a.status(staying, id) == "cancelled"
-    assert [record.status for record in a.store.tasks.values()] == ["cancelled"]
+    assert [record.status.value for record in a.store.tasks.values()] == ["cancelled"]
